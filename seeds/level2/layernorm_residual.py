@@ -1,0 +1,53 @@
+"""Layer normalisation plus a residual.
+
+    out = (x - mean(x, -1)) / sqrt(var(x, -1) + 1e-5) + residual
+
+Inputs:
+    x: (M, N) float32
+    residual: (M, N) float32
+Returns:
+    (M, N) float32, f32
+
+One program per row holds the whole row, padded to a power of two; the variance is that of the centred row, so nothing
+cancels. Longer rows get more warps.
+
+Task: L2/layernorm_residual. Origin: written for pallas_evo from the formula; the task is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+ELEMENTS_PER_WARP = 512
+MAX_WARPS = 16
+NUM_STAGES = 1
+EPSILON = 1e-5
+
+
+def layernorm_residual_row(x_ref, residual_ref, o_ref):
+    n = x_ref.shape[1]
+    row = pl.program_id(0)
+    cols = jnp.arange(pl.next_power_of_2(n))
+    inside = cols < n
+    x = plgpu.load(x_ref.at[row, cols], mask=inside, other=0.0)
+    residual = plgpu.load(residual_ref.at[row, cols], mask=inside, other=0.0)
+    centred = jnp.where(inside, x - jnp.sum(x) * (1.0 / n), 0.0)
+    scale = 1.0 / jnp.sqrt(jnp.sum(centred * centred) * (1.0 / n) + EPSILON)
+    plgpu.store(o_ref.at[row, cols], centred * scale + residual, mask=inside)
+
+
+def kernel(x, residual):
+    m, n = x.shape
+    num_warps = min(MAX_WARPS, pl.next_power_of_2(pl.cdiv(n, ELEMENTS_PER_WARP)))
+    return pl.pallas_call(
+        layernorm_residual_row,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=num_warps, num_stages=NUM_STAGES),
+    )(x, residual)
+
+
+# EVOLVE-BLOCK-END

@@ -1,0 +1,75 @@
+"""Attention for each of H heads.
+
+    out[h] = softmax(q[h] @ k[h]^T / sqrt(D), axis=-1) @ v[h]
+
+Inputs:
+    q: (H, N, D) float32
+    k: (H, N, D) float32
+    v: (H, N, D) float32
+Returns:
+    (H, N, D) float32, dot (TF32 operands allowed)
+
+One program per head and block of queries walks that head's keys with an online softmax: a running maximum, a running
+sum and an output that is rescaled when the maximum moves. Edges are masked; D is padded with zeros to a power of two.
+
+Task: L3/multi_head_attention. Origin: written for pallas_evo from the formula; the task is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+BLOCK_M = 32
+BLOCK_N = 32
+MIN_BLOCK_D = 16
+NUM_WARPS = 4
+NUM_STAGES = 2
+
+
+def attention_rows(q_ref, k_ref, v_ref, o_ref):
+    _, n, d = q_ref.shape
+    head = pl.program_id(1)
+    rows = (pl.program_id(0) * BLOCK_M + jnp.arange(BLOCK_M))[:, None]
+    ds = jnp.arange(max(MIN_BLOCK_D, pl.next_power_of_2(d)))
+    inside = (rows < n) & (ds[None, :] < d)
+    q = plgpu.load(q_ref.at[head, rows, ds[None, :]], mask=inside, other=0.0)
+
+    def step(block, carry):
+        row_max, row_sum, out = carry
+        keys = block * BLOCK_N + jnp.arange(BLOCK_N)
+        inside_k = (keys[None, :] < n) & (ds[:, None] < d)
+        inside_v = (keys[:, None] < n) & (ds[None, :] < d)
+        k_t = plgpu.load(k_ref.at[head, keys[None, :], ds[:, None]], mask=inside_k, other=0.0)
+        v = plgpu.load(v_ref.at[head, keys[:, None], ds[None, :]], mask=inside_v, other=0.0)
+        scores = jnp.where(keys[None, :] < n, jnp.dot(q, k_t) * (1.0 / math.sqrt(d)), -jnp.inf)
+        new_max = jnp.maximum(row_max, jnp.max(scores, axis=1))
+        p = jnp.exp(scores - new_max[:, None])
+        shrink = jnp.exp(row_max - new_max)
+        return new_max, row_sum * shrink + jnp.sum(p, axis=1), out * shrink[:, None] + jnp.dot(p, v)
+
+    start = (
+        jnp.full((BLOCK_M,), -jnp.inf, jnp.float32),
+        jnp.zeros((BLOCK_M,), jnp.float32),
+        jnp.zeros((BLOCK_M, ds.shape[0]), jnp.float32),
+    )
+    _, row_sum, out = lax.fori_loop(0, pl.cdiv(n, BLOCK_N), step, start)
+    plgpu.store(o_ref.at[head, rows, ds[None, :]], out / row_sum[:, None], mask=inside)
+
+
+def kernel(q, k, v):
+    h, n, _ = q.shape
+    return pl.pallas_call(
+        attention_rows,
+        grid=(pl.cdiv(n, BLOCK_M), h),
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES),
+    )(q, k, v)
+
+
+# EVOLVE-BLOCK-END
