@@ -1,0 +1,45 @@
+"""Layer normalisation of each row, no affine.
+
+    out[i, :] = (x[i, :] - mean(x[i, :])) / sqrt(var(x[i, :]) + 1e-5)
+
+Inputs:
+    x: (M, N) float32
+Returns:
+    (M, N) float32, f32
+
+A grid over blocks of 1024 whole rows.
+
+Task: L1/layernorm. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
+is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+# EVOLVE-BLOCK-START
+BLOCK_M = 1024
+
+
+def layernorm_rows(x_ref, o_ref):
+    x = x_ref[...]
+    centred = x - jnp.mean(x, axis=1, keepdims=True)
+    variance = jnp.mean(centred * centred, axis=1, keepdims=True)
+    o_ref[...] = centred / jnp.sqrt(variance + 1e-5)
+
+
+def kernel(x):
+    m, n = x.shape
+    block_m = min(BLOCK_M, m)
+    rows = pl.BlockSpec((block_m, n), lambda i: (i, 0))
+    return pl.pallas_call(
+        layernorm_rows,
+        grid=(pl.cdiv(m, block_m),),
+        in_specs=[rows],
+        out_specs=rows,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+    )(x)
+
+
+# EVOLVE-BLOCK-END

@@ -1,0 +1,43 @@
+"""SiLU.
+
+    out = x / (1 + exp(-x))
+
+Inputs:
+    x: (M, N) float32
+Returns:
+    (M, N) float32, f32
+
+A grid over blocks of 1024 whole rows.
+
+Task: L1/silu. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
+is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+# EVOLVE-BLOCK-START
+BLOCK_M = 1024
+
+
+def silu_rows(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = x / (1.0 + jnp.exp(-x))
+
+
+def kernel(x):
+    m, n = x.shape
+    block_m = min(BLOCK_M, m)
+    rows = pl.BlockSpec((block_m, n), lambda i: (i, 0))
+    return pl.pallas_call(
+        silu_rows,
+        grid=(pl.cdiv(m, block_m),),
+        in_specs=[rows],
+        out_specs=rows,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+    )(x)
+
+
+# EVOLVE-BLOCK-END
