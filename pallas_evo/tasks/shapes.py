@@ -1,0 +1,150 @@
+"""Dimensions and shapes: table sizes, workloads, the variant's draw, and the odd sizes of verification."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Literal, cast, get_args
+
+import numpy as np
+
+from pallas_evo.errors import UsageError
+from pallas_evo.tasks.registry import get_task
+from pallas_evo.types import ArraySpec, Task, Workload
+
+Size = Literal["small", "medium", "large"]
+SIZES: tuple[Size, ...] = get_args(Size)
+
+_DIFFERENCE = re.compile(r"([A-Z])-([A-Z])\+1")
+
+# Sizes of verification, by letter. Primes catch a block that must divide; ones catch an empty loop or a missing axis;
+# one over a power of two leaves one row in the last block; thin ones are all edge. All are small enough for a plain
+# NumPy interpreter: under 1e6 elements an array and 1e8 FLOPs.
+_ODD = (
+    {"M": 127, "N": 131, "K": 137, "F": 139, "D": 113, "E": 37, "B": 3, "H": 5, "C": 7, "T": 11, "L": 1021, "V": 211},
+    dict.fromkeys("MNKFDEBHCTLV", 1),
+    {"M": 257, "N": 129, "K": 65, "F": 129, "D": 65, "E": 33, "B": 5, "H": 3, "C": 9, "T": 17, "L": 1025, "V": 1025},
+    {"M": 3, "N": 251, "K": 2, "F": 5, "D": 3, "E": 1, "B": 1, "H": 1, "C": 1, "T": 61, "L": 61, "V": 1},
+)
+_FEW_VALUES = 4  # a letter with fewer values than this between small and medium is drawn up to REACH times medium
+_REACH = 4
+_ENOUGH = 8  # combinations: with fewer, the bound on a variant's work rises to the next of _WORK
+_WORK = (1, 2, 4)  # a variant's bytes and FLOPs over medium's; what no smaller bound allows is judged more slowly
+
+
+def extent(entry: str | int, dims: Mapping[str, int]) -> int:
+    """One entry of a shape at concrete dimensions: a number, a letter, or a difference of letters (`L-T+1`)."""
+    if isinstance(entry, int):
+        return entry
+    if found := _DIFFERENCE.fullmatch(entry):
+        return dims[found[1]] - dims[found[2]] + 1
+    return dims[entry]
+
+
+def check_dims(task: Task, dims: Mapping[str, int]) -> None:
+    """Raise UsageError unless `dims` names the task's letters, each in its range, and leaves an output."""
+    if set(dims) != set(task.dims):
+        raise UsageError(f"{task.id}: expected the dimensions {', '.join(task.dims)}; got {', '.join(dims) or 'none'}.")
+    for name, dim in task.dims.items():
+        if not dim.min <= dims[name] <= dim.max:
+            raise UsageError(f"{task.id}: expected {name} from {dim.min} to {dim.max}; got {dims[name]}.")
+    for entry in task.output_shape:
+        if extent(entry, dims) < 1:
+            raise UsageError(f"{task.id}: expected at least one output for {entry}; got {dict(dims)}.")
+
+
+def dims_of(task: Task, size: Size) -> dict[str, int]:
+    """The dimension letters at one of the three table sizes.
+
+    Raises:
+        UsageError: `size` is none of them.
+    """
+    if size not in SIZES:
+        raise UsageError(f"{task.id}: expected a size of {', '.join(SIZES)}; got {size!r}.")
+    return {name: getattr(dim, size) for name, dim in task.dims.items()}
+
+
+def workload(task: Task, dims: Mapping[str, int], label: str) -> Workload:
+    """The concrete shapes of a task at `dims`.
+
+    Raises:
+        UsageError: `dims` do not fit the task.
+    """
+    check_dims(task, dims)
+    return Workload(
+        task_id=task.id,
+        label=label,
+        dims=dict(dims),
+        inputs=tuple(
+            ArraySpec(shape=tuple(extent(entry, dims) for entry in spec.shape), dtype=spec.dtype)
+            for spec in task.inputs
+        ),
+        output=ArraySpec(shape=tuple(extent(entry, dims) for entry in task.output_shape), dtype=task.output_dtype),
+    )
+
+
+def sizes_table(task: Task) -> dict[str, list[list[int]]]:
+    """The input shapes at each table size, as lists."""
+    return {
+        size: [[extent(entry, dims_of(task, size)) for entry in spec.shape] for spec in task.inputs] for size in SIZES
+    }
+
+
+def draw_variant_dims(task: Task, rng: np.random.Generator) -> dict[str, int]:
+    """Draw the variant: a combination of extents that no table has, for a program that knows its table by heart.
+
+    Each extent is a power of two times an odd factor that the task's small or medium extent has, so that a program
+    that is right for such extents only is right here too.
+    """
+    combinations = _variants(task.id)
+    return dict(combinations[int(rng.integers(len(combinations)))])
+
+
+def odd_dims(task: Task) -> tuple[dict[str, int], ...]:
+    """Fixed small sizes for verification: primes, ones, one over a power of two, thin ones."""
+    return tuple({name: odd[name] for name in task.dims} for odd in _ODD)
+
+
+@cache
+def _variants(task_id: str) -> tuple[Mapping[str, int], ...]:
+    """All combinations that the variant is drawn from."""
+    task = get_task(task_id)
+    tables = [dims_of(task, size) for size in SIZES]
+    fresh = []
+    for values in product(*(_values(task, name) for name in task.dims)):
+        dims = dict(zip(task.dims, values, strict=True))
+        if dims not in tables and all(extent(entry, dims) >= 1 for entry in task.output_shape):
+            fresh.append(dims)
+    most = _work(task, dims_of(task, "medium"))
+    for factor in _WORK:
+        bounded = [
+            dims
+            for dims in fresh
+            if all(work <= factor * limit for work, limit in zip(_work(task, dims), most, strict=True))
+        ]
+        if len(bounded) >= _ENOUGH:
+            break
+    return tuple(bounded)
+
+
+def _values(task: Task, name: str) -> list[int]:
+    """Every small or medium extent times a power of two, from small to medium, or beyond where those are too few."""
+    dim = task.dims[name]
+
+    def up_to(most: int) -> list[int]:
+        return sorted({start << k for start in (dim.small, dim.medium) for k in range(17) if start << k <= most})
+
+    values = up_to(dim.medium)
+    return values if len(values) >= _FEW_VALUES else up_to(min(_REACH * dim.medium, dim.max))
+
+
+def _work(task: Task, dims: Mapping[str, int]) -> tuple[int, int]:
+    """Bytes in and out, and FLOPs with every mask set."""
+    from pallas_evo.tasks.floors import dense_flops
+
+    shapes = workload(task, dims, "variant")
+    arrays = (*shapes.inputs, shapes.output)
+    return sum(cast(int, prod(array.shape)) * 4 for array in arrays), dense_flops(task, dims)
