@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from pallas_evo.tasks.floors import floor
 from pallas_evo.tasks.laws import draw_inputs
 from pallas_evo.tasks.registry import get_task, load_tasks
-from pallas_evo.tasks.shapes import dims_of, draw_variant_dims, odd_dims, sizes_table, workload
+from pallas_evo.tasks.shapes import dims_of, odd_dims, sizes_table, workload
+from pallas_evo.tasks.variants import draw_variant_dims
 from pallas_evo.types import Task
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ _INDEXING = ("L1/embedding_lookup", "L1/one_hot", "L1/nucleotide_onehot")  # the
 
 
 def dense_flops(task: Task, dims: Mapping[str, int]) -> int:
-    """FLOPs at `dims` whatever the values drawn: the floor, save for triangle_update, where every mask counts as set."""
+    """FLOPs at `dims` whatever is drawn: the floor, save for triangle_update, where every mask counts as set."""
     if task.id in _DOTS:
         return _DOTS[task.id](dims)
     if task.id in _INDEXING:

@@ -57,8 +57,9 @@ def _draw(
         case "zero_one":
             return (rng.random(shape, np.float32) < 0.8).astype(np.float32)
         case "probability_rows":
-            grown = np.exp(rng.standard_normal(shape, np.float32))
-            return (grown / grown.sum(axis=-1, keepdims=True, dtype=np.float64)).astype(np.float32)
+            grown: np.ndarray = np.exp(rng.standard_normal(shape, np.float32))
+            grown /= grown.sum(axis=-1, keepdims=True)
+            return grown
         case "onehot4":
             return np.eye(4, dtype=np.float32)[rng.integers(0, 4, shape[0])]
         case law:
@@ -80,7 +81,8 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], low: float, high:
     """Uniform on the open interval: rounding to float32 reaches the ends, so they are cut off."""
     ends = np.float32(low), np.float32(high)
     value = ends[0] + (ends[1] - ends[0]) * rng.random(shape, np.float32)
-    return np.clip(value, np.nextafter(ends[0], ends[1]), np.nextafter(ends[1], ends[0]))
+    inside: np.ndarray = np.clip(value, np.nextafter(ends[0], ends[1]), np.nextafter(ends[1], ends[0]), out=value)
+    return inside
 
 
 def _bound(task: Task, law: str, dims: Mapping[str, int]) -> int:

@@ -12,7 +12,9 @@ import numpy as np
 from jax import Array, lax
 
 from pallas_evo.errors import DeviceUnavailable
+from pallas_evo.tasks.floors import dims_from
 from pallas_evo.tasks.references import REFERENCES
+from pallas_evo.tasks.shapes import extent
 from pallas_evo.types import Task
 
 _CHUNK_ELEMENTS = 1 << 24  # of one input: rows that stand alone go in chunks, or 16384 x 16384 takes 6 GB in float64
@@ -32,7 +34,8 @@ def _tf32(x: Array) -> Array:
 @cache
 def _compiled(task_id: str, kind: Literal["plain", "tf32"]) -> Callable[..., Array]:
     function = REFERENCES[task_id]
-    return jax.jit(partial(function, einsum=tf32_einsum) if kind == "tf32" else function)
+    compiled: Callable[..., Array] = jax.jit(partial(function, einsum=tf32_einsum) if kind == "tf32" else function)
+    return compiled
 
 
 def reference64(task: Task, inputs: Sequence[np.ndarray]) -> np.ndarray:
@@ -59,7 +62,10 @@ def _run(task: Task, function: Callable[..., Array], inputs: Sequence[np.ndarray
         step = max(1, _CHUNK_ELEMENTS * rows // inputs[0].size)
         if step >= rows or not _row_by_row(task):
             return call(inputs)
-        return np.concatenate([call([a[at : at + step] for a in inputs]) for at in range(0, rows, step)])
+        result = np.empty([extent(entry, dims_from(task, inputs)) for entry in task.output_shape], float_type)
+        for start in range(0, rows, step):
+            result[start : start + step] = call([array[start : start + step] for array in inputs])
+        return result
 
 
 def _row_by_row(task: Task) -> bool:

@@ -27,7 +27,7 @@ def get_task(id: str) -> Task:
         return _BY_ID[id]
     except KeyError:
         nearest = ", ".join(_nearest(id))
-        raise UnknownTask(f"No task is called {id!r}. Nearest: {nearest}. `pallas_evo tasks` lists all of them.") from None
+        raise UnknownTask(f"No task is called {id!r}. Nearest: {nearest}. `pallas_evo tasks` lists all.") from None
 
 
 def _nearest(id: str) -> list[str]:

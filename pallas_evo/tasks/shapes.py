@@ -1,18 +1,12 @@
-"""Dimensions and shapes: table sizes, workloads, the variant's draw, and the odd sizes of verification."""
+"""Dimensions and shapes: table sizes, workloads, and the odd sizes of verification."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
-from itertools import product
-from math import prod
-from typing import Literal, cast, get_args
-
-import numpy as np
+from typing import Literal, get_args
 
 from pallas_evo.errors import UsageError
-from pallas_evo.tasks.registry import get_task
 from pallas_evo.types import ArraySpec, Task, Workload
 
 Size = Literal["small", "medium", "large"]
@@ -29,10 +23,6 @@ _ODD = (
     {"M": 257, "N": 129, "K": 65, "F": 129, "D": 65, "E": 33, "B": 5, "H": 3, "C": 9, "T": 17, "L": 1025, "V": 1025},
     {"M": 3, "N": 251, "K": 2, "F": 5, "D": 3, "E": 1, "B": 1, "H": 1, "C": 1, "T": 61, "L": 61, "V": 1},
 )
-_FEW_VALUES = 4  # a letter with fewer values than this between small and medium is drawn up to REACH times medium
-_REACH = 4
-_ENOUGH = 8  # combinations: with fewer, the bound on a variant's work rises to the next of _WORK
-_WORK = (1, 2, 4)  # a variant's bytes and FLOPs over medium's; what no smaller bound allows is judged more slowly
 
 
 def extent(entry: str | int, dims: Mapping[str, int]) -> int:
@@ -93,58 +83,6 @@ def sizes_table(task: Task) -> dict[str, list[list[int]]]:
     }
 
 
-def draw_variant_dims(task: Task, rng: np.random.Generator) -> dict[str, int]:
-    """Draw the variant: a combination of extents that no table has, for a program that knows its table by heart.
-
-    Each extent is a power of two times an odd factor that the task's small or medium extent has, so that a program
-    that is right for such extents only is right here too.
-    """
-    combinations = _variants(task.id)
-    return dict(combinations[int(rng.integers(len(combinations)))])
-
-
 def odd_dims(task: Task) -> tuple[dict[str, int], ...]:
     """Fixed small sizes for verification: primes, ones, one over a power of two, thin ones."""
     return tuple({name: odd[name] for name in task.dims} for odd in _ODD)
-
-
-@cache
-def _variants(task_id: str) -> tuple[Mapping[str, int], ...]:
-    """All combinations that the variant is drawn from."""
-    task = get_task(task_id)
-    tables = [dims_of(task, size) for size in SIZES]
-    fresh = []
-    for values in product(*(_values(task, name) for name in task.dims)):
-        dims = dict(zip(task.dims, values, strict=True))
-        if dims not in tables and all(extent(entry, dims) >= 1 for entry in task.output_shape):
-            fresh.append(dims)
-    most = _work(task, dims_of(task, "medium"))
-    for factor in _WORK:
-        bounded = [
-            dims
-            for dims in fresh
-            if all(work <= factor * limit for work, limit in zip(_work(task, dims), most, strict=True))
-        ]
-        if len(bounded) >= _ENOUGH:
-            break
-    return tuple(bounded)
-
-
-def _values(task: Task, name: str) -> list[int]:
-    """Every small or medium extent times a power of two, from small to medium, or beyond where those are too few."""
-    dim = task.dims[name]
-
-    def up_to(most: int) -> list[int]:
-        return sorted({start << k for start in (dim.small, dim.medium) for k in range(17) if start << k <= most})
-
-    values = up_to(dim.medium)
-    return values if len(values) >= _FEW_VALUES else up_to(min(_REACH * dim.medium, dim.max))
-
-
-def _work(task: Task, dims: Mapping[str, int]) -> tuple[int, int]:
-    """Bytes in and out, and FLOPs with every mask set."""
-    from pallas_evo.tasks.floors import dense_flops
-
-    shapes = workload(task, dims, "variant")
-    arrays = (*shapes.inputs, shapes.output)
-    return sum(cast(int, prod(array.shape)) * 4 for array in arrays), dense_flops(task, dims)
