@@ -1,0 +1,48 @@
+"""Root mean square normalisation, no affine part.
+
+    out[i, j] = x[i, j] / sqrt(sum_k x[i, k]^2 / N + 1e-5)
+
+Inputs:
+    x: (M, N) float32
+Returns:
+    (M, N) float32, f32
+
+One program per row holds it whole, in a block of the next power of two; the masked lanes read as 0.
+
+Task: L1/rmsnorm. Origin: written for pallas_evo from the formula; the task is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+NUM_WARPS = 8
+NUM_STAGES = 1
+EPSILON = 1e-5
+
+
+def rmsnorm_row(x_ref, o_ref):
+    n = x_ref.shape[1]
+    row = pl.program_id(0)
+    cols = jnp.arange(pl.next_power_of_2(n))
+    inside = cols < n
+    x = plgpu.load(x_ref.at[row, cols], mask=inside, other=0.0)
+    mean_square = jnp.sum(x * x) / n
+    plgpu.store(o_ref.at[row, cols], x * lax.rsqrt(mean_square + EPSILON), mask=inside)
+
+
+def kernel(x):
+    m, n = x.shape
+    return pl.pallas_call(
+        rmsnorm_row,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES),
+    )(x)
+
+
+# EVOLVE-BLOCK-END

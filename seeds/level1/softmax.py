@@ -1,0 +1,47 @@
+"""Softmax of each row.
+
+    out[i, j] = exp(x[i, j] - max_i) / sum_k exp(x[i, k] - max_i)
+
+Inputs:
+    x: (M, N) float32
+Returns:
+    (M, N) float32, f32
+
+One program per row holds it whole, in a block of the next power of two; the masked lanes read as -inf, so they
+add 0 to the sum.
+
+Task: L1/softmax. Origin: written for pallas_evo from the formula; the task is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+NUM_WARPS = 8
+NUM_STAGES = 1
+
+
+def softmax_row(x_ref, o_ref):
+    n = x_ref.shape[1]
+    row = pl.program_id(0)
+    cols = jnp.arange(pl.next_power_of_2(n))
+    inside = cols < n
+    x = plgpu.load(x_ref.at[row, cols], mask=inside, other=-jnp.inf)
+    weights = jnp.exp(x - jnp.max(x))
+    plgpu.store(o_ref.at[row, cols], weights / jnp.sum(weights), mask=inside)
+
+
+def kernel(x):
+    m, n = x.shape
+    return pl.pallas_call(
+        softmax_row,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES),
+    )(x)
+
+
+# EVOLVE-BLOCK-END
