@@ -1,0 +1,1 @@
+"""Alembic migrations of the archive: `env.py` and one numbered module for each schema."""

@@ -1,0 +1,400 @@
+"""`open_archive` and the `Archive` that it gives: one method for each thing to store or to ask."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection, Engine
+
+from pallas_evo.archive import copying, migrate, reads, writes
+from pallas_evo.archive.engine import WRITE, file_engine, memory_engine, server_engine
+from pallas_evo.archive.failures import translated, translated_files
+from pallas_evo.archive.location import Location, check_place, locate, read_version, readable, stamp
+from pallas_evo.archive.records import (
+    CopyReport,
+    EvaluationRecord,
+    IdentitySummary,
+    ProgramRecord,
+    RunRecord,
+    SampleRecord,
+    ScoreIdentity,
+    Summary,
+)
+from pallas_evo.errors import ArchiveError, UsageError
+from pallas_evo.types import Evaluation, Task
+
+ProgramKey = ProgramRecord | tuple[str, str]
+"""A program: its record, or (task id, full sha256)."""
+
+
+def open_archive(url_or_path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> Archive:
+    """Open an archive, or make a new one where nothing is.
+
+    Args:
+        url_or_path: a path to an SQLite file, or a SQLAlchemy URL.
+        create: make the archive where there is none; without it that is an error.
+        read_only: write nothing, not even beside the file. Never creates.
+
+    Raises:
+        ArchiveError: the place cannot be used, or what is there is no sound archive of this schema; it is left alone.
+        PallasEvoError: the machine failed, a full disk for one.
+    """
+    location = locate(url_or_path)
+    if location.path is not None:
+        if not check_place(location, writing=not read_only):
+            if read_only or not create:
+                raise ArchiveError(
+                    f"{location.name}: expected an archive, and nothing is there. Run: python -m pallas_evo.seed "
+                    f"--archive {location.name}"
+                )
+            migrate.create_file(location)
+        migrate.check_version(*read_version(location), location.name)
+        return Archive(location, read_only=read_only)
+    archive = Archive(location, read_only=read_only)
+    try:
+        archive._prepare(create=create and not read_only)
+    except BaseException:
+        archive.close()
+        raise
+    return archive
+
+
+class Archive:
+    """Tasks, programs, evaluations, raw timing samples and runs in one database.
+
+    Made by `open_archive`; a context manager that closes itself. Every method that writes is one transaction, which
+    is on the disk when the method returns; `batch` joins many. May be shared between threads, not between processes:
+    open it in each.
+    """
+
+    def __init__(self, location: Location, *, read_only: bool) -> None:
+        self.name = location.name
+        self.read_only = read_only
+        self._location = location
+        self._resources = ExitStack()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._unlocked = False  # reads an SQLite file without locks (`immutable`)
+        self._engine = self._connect()
+
+    # ---- connections -------------------------------------------------------------------------------------------
+
+    def _connect(self) -> Engine:
+        path = self._location.path
+        if path is None:
+            engine = memory_engine() if self._location.in_memory else server_engine(self._location)
+        elif self.read_only:
+            with translated_files(self.name):
+                uri = self._resources.enter_context(readable(path))
+            self._unlocked = "immutable" in uri
+            engine = file_engine(uri, uri=True)
+        else:
+            engine = file_engine(str(path.absolute()))
+        self._resources.callback(engine.dispose)
+        return engine
+
+    def _prepare(self, *, create: bool) -> None:
+        with translated(self.name), self._engine.execution_options(**{WRITE: create}).begin() as connection:
+            if self._location.in_memory:
+                migrate.create_tables(connection)
+            else:
+                migrate.prepare_server(connection, self.name, create=create)
+
+    @contextmanager
+    def _reading(self, *, snapshot: bool = False) -> Iterator[Connection]:
+        open_batch = getattr(self._local, "connection", None)
+        if open_batch is not None:
+            yield open_batch
+            return
+        path = self._location.path
+        before = None
+        if self._unlocked and path is not None:
+            with self._lock, translated_files(self.name):
+                if stamp(path)[2]:  # a writer has come since: read with its log and under locks from now on
+                    self._engine.dispose()
+                    self._engine = self._connect()
+                before = stamp(path) if self._unlocked else None
+        engine = self._engine
+        if snapshot and engine.dialect.name != "sqlite":  # SQLite's transactions are snapshots anyway
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        try:
+            with translated(self.name), engine.begin() as connection:
+                yield connection
+        finally:
+            if before is not None and path is not None and stamp(path)[:2] != before[:2]:
+                raise ArchiveError(f"{self.name}: it was written to while it was read. Run again.")
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        if self.read_only:
+            raise ArchiveError(f"{self.name}: it is open for reading only. Open it without read_only to write.")
+        open_batch = getattr(self._local, "connection", None)
+        if open_batch is not None:
+            yield open_batch
+            return
+        with translated(self.name), self._engine.execution_options(**{WRITE: True}).begin() as connection:
+            yield connection
+
+    @contextmanager
+    def batch(self) -> Iterator[Self]:
+        """Join all writes of the block (in this thread) into one transaction: all or none, and much faster."""
+        with self._writing() as connection:
+            outer = getattr(self._local, "connection", None)
+            self._local.connection = connection
+            try:
+                yield self
+            finally:
+                self._local.connection = outer
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- tasks and programs ------------------------------------------------------------------------------------
+
+    def add_tasks(self, tasks: Iterable[Task]) -> int:
+        """Store tasks at the version they are at; returns how many were not there yet."""
+        with self._writing() as connection:
+            return writes.add_tasks(connection, tasks)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task at its newest stored version, in number order."""
+        with self._reading() as connection:
+            return reads.tasks(connection)
+
+    def add_program(
+        self,
+        task_id: str,
+        source: str,
+        *,
+        origin: str,
+        parent_sha256: str | None = None,
+        name: str | None = None,
+        run_id: str | None = None,
+        generation: int | None = None,
+        island: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> ProgramRecord:
+        """Store a program and return it; its identity is the task and the sha256 of the source.
+
+        One that is there stays as it is, unless it was a mere `candidate`, which takes the origin, name and parent of
+        what it turns out to be. With `run_id` the program is also noted as part of that run.
+
+        Args:
+            task_id: a task that was added.
+            source: the whole file.
+            origin: seed, tpu_original, mutation or candidate.
+            parent_sha256: a program of the same task that was added; the diff to it is stored.
+            name: a name for people.
+            run_id, generation, island: where in a run it appeared.
+            metadata: anything else that JSON can hold; of the appearance where a run is given.
+
+        Raises:
+            UsageError: the task, parent or run is not in the archive, or the origin is unknown.
+        """
+        with self._writing() as connection:
+            sha256 = writes.add_program(
+                connection,
+                task_id,
+                source,
+                origin=origin,
+                parent_sha256=parent_sha256,
+                name=name,
+                metadata=None if run_id else metadata,
+            )
+            if run_id:
+                place: dict[str, Any] = {"generation": generation, "island": island, "parent_sha256": parent_sha256}
+                writes.add_to_run(connection, run_id, task_id, sha256, **place, metadata=metadata or {})
+            return reads.program(connection, task_id, sha256, run_id=run_id)
+
+    def program(self, task: str, sha256: str) -> ProgramRecord:
+        """The program of a task whose sha256 begins so.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        with self._reading() as connection:
+            return reads.program(connection, task, sha256)
+
+    def programs(
+        self,
+        task: str | None = None,
+        *,
+        origin: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+        with_text: bool = True,
+    ) -> tuple[ProgramRecord, ...]:
+        """Programs, oldest first (a run's by generation). `with_text=False` leaves out source and diff: much faster."""
+        with self._reading() as connection:
+            return reads.programs(connection, task=task, origin=origin, run_id=run_id, limit=limit, with_text=with_text)
+
+    def lineage(self, program: ProgramKey) -> tuple[ProgramRecord, ...]:
+        """The program itself, its parent, and so on to the first."""
+        task, sha256 = _key(program)
+        with self._reading() as connection:
+            reads.program(connection, task, sha256)
+            return tuple(
+                reads.program(connection, task, ancestor) for ancestor in writes.ancestors(connection, task, sha256)
+            )
+
+    # ---- evaluations -------------------------------------------------------------------------------------------
+
+    def add_evaluation(
+        self,
+        program: ProgramKey,
+        evaluation: Evaluation,
+        *,
+        run_id: str | None = None,
+        config_yaml: str | None = None,
+        other_samples_us: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+    ) -> str:
+        """Store an evaluation, all of it or nothing, and return its id. When this returns it is on the disk.
+
+        Args:
+            program: the program that was judged; its task and version were added.
+            evaluation: the judge's word.
+            run_id: the run that it belongs to.
+            config_yaml: the resolved configuration.
+            other_samples_us: raw samples beside the candidate's: size -> slot (`xla`) -> samples.
+
+        Raises:
+            UsageError: program, task version or run are not in the archive.
+            PallasEvoError: the evaluation contradicts itself or the program, or could not be stored.
+        """
+        task, sha256 = _key(program)
+        if (task, sha256) != (evaluation.task, evaluation.candidate_sha256):
+            raise UsageError(
+                f"program {sha256} of {task}: expected its own, came that of {evaluation.candidate_sha256} of "
+                f"{evaluation.task}."
+            )
+        with self._writing() as connection:
+            return writes.add_evaluation(
+                connection,
+                evaluation,
+                run_id=run_id,
+                config_yaml=config_yaml,
+                other_samples_us=other_samples_us or {},
+            )
+
+    def evaluation(self, evaluation_id: str) -> Evaluation:
+        """The whole evaluation, equal to what was added."""
+        with self._reading() as connection:
+            return reads.evaluation(connection, evaluation_id)
+
+    def evaluation_config(self, evaluation_id: str) -> str | None:
+        """The resolved configuration that an evaluation was made with, as YAML."""
+        with self._reading() as connection:
+            return reads.config(connection, evaluation_id)
+
+    def samples(self, evaluation_id: str) -> tuple[SampleRecord, ...]:
+        """All raw timing samples of an evaluation."""
+        with self._reading() as connection:
+            return reads.samples(connection, evaluation_id)
+
+    def evaluations(
+        self,
+        *,
+        program: ProgramKey | None = None,
+        task: str | None = None,
+        run_id: str | None = None,
+        limit: int | None = None,
+    ) -> tuple[EvaluationRecord, ...]:
+        """Evaluations, oldest first."""
+        task, sha256 = _key(program) if program is not None else (task, None)
+        with self._reading() as connection:
+            return reads.evaluations(connection, task=task, sha256=sha256, run_id=run_id, limit=limit)
+
+    def identities(self, task: str | None = None) -> tuple[IdentitySummary, ...]:
+        """Every identity that evaluations have: what can be ranked, each on its own."""
+        with self._reading() as connection:
+            return reads.identities(connection, task)
+
+    def best(
+        self, task: str, identity: ScoreIdentity, *, limit: int | None = 10, include_untimed: bool = False
+    ) -> tuple[EvaluationRecord, ...]:
+        """The best programs of one identity, best first, each by its newest correct evaluation.
+
+        A program that was found wrong on the same device since is left out. With `include_untimed`, correct programs
+        of the same task version that were never timed follow after all timed ones.
+
+        Raises:
+            UsageError: the identity is another task's.
+        """
+        if identity.task != task:
+            raise UsageError(f"{task}: expected an identity of this task, came one of {identity.task}.")
+        with self._reading() as connection:
+            return reads.best(connection, identity, limit=limit, include_untimed=include_untimed)
+
+    # ---- runs --------------------------------------------------------------------------------------------------
+
+    def add_run(
+        self,
+        kind: str,
+        *,
+        run_id: str | None = None,
+        task: str | None = None,
+        name: str | None = None,
+        config_yaml: str | None = None,
+        environment: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> RunRecord:
+        """Begin a run of some kind (seed, evaluate, evolve). One whose `run_id` is there is returned as it is."""
+        with self._writing() as connection:
+            stored = writes.add_run(
+                connection,
+                kind,
+                run_id=run_id,
+                task_id=task,
+                name=name,
+                config_yaml=config_yaml,
+                environment=environment,
+                metadata=metadata,
+            )
+            return reads.runs(connection, run_id=stored, task=None, kind=None)[0]
+
+    def finish_run(self, run_id: str, *, status: str = "finished", message: str = "") -> None:
+        """End a run as finished or failed."""
+        with self._writing() as connection:
+            writes.finish_run(connection, run_id, status=status, message=message)
+
+    def runs(self, *, task: str | None = None, kind: str | None = None) -> tuple[RunRecord, ...]:
+        """Runs, oldest first."""
+        with self._reading() as connection:
+            return reads.runs(connection, run_id=None, task=task, kind=kind)
+
+    # ---- the whole ---------------------------------------------------------------------------------------------
+
+    def summary(self) -> Summary:
+        """Counts of everything, by task."""
+        with self._reading() as connection:
+            return reads.summary(connection)
+
+    def copy_into(self, other: Archive) -> CopyReport:
+        """Add to the other archive all that this one holds and it lacks. May be killed and run again."""
+        if other is self or _same(self, other):
+            raise UsageError(f"{self.name}: expected two archives, came the same one twice.")
+        with self._reading(snapshot=True) as source:
+            return copying.copy(source, other._writing)
+
+
+def _key(program: ProgramKey) -> tuple[str, str]:
+    return (program.task, program.sha256) if isinstance(program, ProgramRecord) else program
+
+
+def _same(one: Archive, other: Archive) -> bool:
+    here, there = one._location.path, other._location.path
+    return here is not None and there is not None and here.samefile(there)
