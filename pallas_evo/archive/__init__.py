@@ -13,6 +13,7 @@ from pallas_evo.archive.records import (
     ORIGINS,
     CopyReport,
     EvaluationRecord,
+    FindingRecord,
     IdentitySummary,
     Origin,
     ProgramRecord,
@@ -21,6 +22,7 @@ from pallas_evo.archive.records import (
     ScoreIdentity,
     Summary,
     TaskSummary,
+    VerificationRecord,
     identity_of,
 )
 from pallas_evo.archive.schema import SCHEMA_REVISION
@@ -33,6 +35,7 @@ __all__ = [
     "Archive",
     "CopyReport",
     "EvaluationRecord",
+    "FindingRecord",
     "IdentitySummary",
     "Origin",
     "ProgramKey",
@@ -42,6 +45,7 @@ __all__ = [
     "ScoreIdentity",
     "Summary",
     "TaskSummary",
+    "VerificationRecord",
     "identity_of",
     "open_archive",
     "sha256_of_json",

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, select, tuple_, update
+from sqlalchemy import Connection, Row, Table, and_, select, tuple_, update
 
 from pallas_evo.archive import schema
 from pallas_evo.archive.records import CopyReport
@@ -30,6 +30,8 @@ _ORDER = (
     schema.programs,
     schema.run_programs,
     schema.evaluations,
+    schema.verifications,
+    schema.findings,
 )
 _PARTS = {
     schema.programs: ((schema.program_texts, ("task_id", "sha256")),),
@@ -53,8 +55,9 @@ def copy(source: Connection, write: Write) -> CopyReport:
                 for name, count in _copy_rows(source, target, table, keys).items():
                     added[name] = added.get(name, 0) + count
     with write() as target:
-        if ended := _end_runs(source, target):
-            added["runs"] = added.get("runs", 0) + ended
+        for name, count in (("runs", _end_runs(source, target)), *_renew(source, target)):
+            if count:
+                added[name] = added.get(name, 0) + count
     return CopyReport(added=added)
 
 
@@ -106,6 +109,20 @@ def _end_runs(source: Connection, target: Connection) -> int:
                 news = {"status": row.status, "message": row.message, "finished_at": row.finished_at}
                 ended += target.execute(update(table).where(table.c.id == row.id).values(**news)).rowcount
     return ended
+
+
+def _renew(source: Connection, target: Connection) -> Iterator[tuple[str, int]]:
+    """Verifications and findings that were made again since: the newer word holds."""
+    for table in (schema.verifications, schema.findings):
+        key, count = list(table.primary_key.columns), 0
+        there = {tuple(row[:-1]): row[-1] for row in target.execute(select(*key, table.c.created_at))}
+        made = {tuple(row[:-1]): row[-1] for row in source.execute(select(*key, table.c.created_at))}
+        newer = [k for k, moment in made.items() if k in there and moment > there[k]]
+        for keys in _batches(newer):
+            for row in _rows(source, table, [column.name for column in key], keys):
+                mine = and_(*(column == row._mapping[column.name] for column in key))
+                count += target.execute(update(table).where(mine).values(**row._mapping)).rowcount
+        yield table.name, count
 
 
 def _batches(keys: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

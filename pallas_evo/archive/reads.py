@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, false, func, or_, select
+from sqlalchemy import Connection, Row, Select, Table, and_, case, exists, false, func, or_, select
 
 from pallas_evo.archive import encoding, schema
 from pallas_evo.archive.records import (
@@ -293,8 +293,14 @@ def summary(connection: Connection) -> Summary:
         evaluations=sum(task.evaluations for task in by_task),
         accepted=sum(task.accepted for task in by_task),
         timing_samples=int(count),
-        runs=connection.execute(select(func.count()).select_from(schema.runs)).scalar_one(),
+        runs=_count(connection, schema.runs),
+        verifications=_count(connection, schema.verifications),
+        findings=_count(connection, schema.findings),
     )
+
+
+def _count(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
 
 
 def _counts(connection: Connection, column: Any) -> dict[str, int]:

@@ -114,6 +114,36 @@ class RunRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerificationRecord:
+    """One rung of verification that a program reached, or failed at, in one environment."""
+
+    task: str
+    sha256: str
+    rung: str
+    passed: bool
+    message: str
+    details: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    environment_sha256: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingRecord:
+    """What a gate says to a program that is kept because it is wrong, and the label of what mends it."""
+
+    task: str
+    sha256: str
+    reason: str
+    message: str
+    fix: str | None
+    details: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    environment_sha256: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class IdentitySummary:
     """One identity that a task has scores of: how many evaluations, how many correct, the best score."""
 
@@ -144,6 +174,8 @@ class Summary:
     accepted: int
     timing_samples: int
     runs: int
+    verifications: int
+    findings: int
 
 
 @dataclass(frozen=True, kw_only=True)

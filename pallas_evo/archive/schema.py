@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from pallas_evo.archive.encoding import plain, restore
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 """The newest migration under migrations/versions: what a new archive is stamped with, and what an open one must say."""
 
 
@@ -258,4 +258,32 @@ timing_samples = Table(  # raw samples of device time: a row is all samples of o
     Column("slot", _WORD, primary_key=True),  # candidate, xla, ...: what was timed
     Column("count", Integer, nullable=False),
     Column("samples_us", LargeBinary, nullable=False),  # float64, little-endian
+)
+
+verifications = Table(  # one rung of the ladder that a seed climbs, as far as each machine reaches
+    "verifications",
+    metadata,
+    Column("task_id", _WORD, primary_key=True),
+    Column("sha256", _SHA256, primary_key=True),
+    Column("rung", _WORD, primary_key=True),
+    Column("environment_sha256", _SHA256, ForeignKey("environments.sha256"), primary_key=True),
+    Column("passed", Boolean, nullable=False),
+    Column("message", AnyText, nullable=False),
+    Column("details", Json, nullable=False),  # errors by size; registers, spills, shared memory, seconds by sm and size
+    Column("created_at", UtcDateTime, nullable=False),
+    _program_key(),
+)
+
+findings = Table(  # what the gates say to a program that is kept because it is wrong: the TPU originals
+    "findings",
+    metadata,
+    Column("task_id", _WORD, primary_key=True),
+    Column("sha256", _SHA256, primary_key=True),
+    Column("reason", _WORD, primary_key=True),
+    Column("environment_sha256", _SHA256, ForeignKey("environments.sha256"), primary_key=True),
+    Column("message", AnyText, nullable=False),
+    Column("fix", AnyText),  # what the seed made of it does instead
+    Column("details", Json, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    _program_key(),
 )

@@ -11,19 +11,22 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine
 
-from pallas_evo.archive import copying, migrate, reads, writes
+from pallas_evo.archive import copying, migrate, reads, remarks, writes
+from pallas_evo.archive.encoding import sha256_of_json
 from pallas_evo.archive.engine import WRITE, file_engine, memory_engine, server_engine
 from pallas_evo.archive.failures import translated, translated_files
 from pallas_evo.archive.location import Location, check_place, locate, read_version, readable, stamp
 from pallas_evo.archive.records import (
     CopyReport,
     EvaluationRecord,
+    FindingRecord,
     IdentitySummary,
     ProgramRecord,
     RunRecord,
     SampleRecord,
     ScoreIdentity,
     Summary,
+    VerificationRecord,
 )
 from pallas_evo.errors import ArchiveError, UsageError
 from pallas_evo.types import Evaluation, Task
@@ -65,7 +68,7 @@ def open_archive(url_or_path: str | os.PathLike[str], *, create: bool = True, re
 
 
 class Archive:
-    """Tasks, programs, evaluations, raw timing samples and runs in one database.
+    """Tasks, programs, evaluations, raw timing samples, runs, verifications and findings in one database.
 
     Made by `open_archive`; a context manager that closes itself. Every method that writes is one transaction, which
     is on the disk when the method returns; `batch` joins many. May be shared between threads, not between processes:
@@ -375,6 +378,94 @@ class Archive:
         """Runs, oldest first."""
         with self._reading() as connection:
             return reads.runs(connection, run_id=None, task=task, kind=kind)
+
+    # ---- verifications and findings -----------------------------------------------------------------------------
+
+    def add_verification(
+        self,
+        program: ProgramKey,
+        rung: str,
+        *,
+        passed: bool,
+        environment: Mapping[str, Any],
+        message: str = "",
+        details: Mapping[str, Any] | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Store how a program did at one rung of verification on one machine.
+
+        One rung of one program has one verdict for each environment: the same verdict again changes nothing (with
+        `replace` the details become the new ones), another verdict replaces it.
+        """
+        task, sha256 = _key(program)
+        with self._writing() as connection:
+            remarks.put_verification(
+                connection,
+                task,
+                sha256,
+                rung,
+                passed=passed,
+                message=message,
+                environment=environment,
+                details=details or {},
+                replace=replace,
+            )
+
+    def verifications(
+        self,
+        *,
+        program: ProgramKey | None = None,
+        task: str | None = None,
+        rung: str | None = None,
+        environment: Mapping[str, Any] | None = None,
+    ) -> tuple[VerificationRecord, ...]:
+        """Verifications by task, oldest first; with `environment`, those made in just that one."""
+        task, sha256 = _key(program) if program is not None else (task, None)
+        where = sha256_of_json(environment) if environment is not None else None
+        with self._reading() as connection:
+            return remarks.verifications(connection, task=task, sha256=sha256, rung=rung, environment_sha256=where)
+
+    def add_finding(
+        self,
+        program: ProgramKey,
+        reason: str,
+        message: str,
+        *,
+        environment: Mapping[str, Any],
+        fix: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Store what a gate says to a program that is kept because it is wrong, such as a TPU original.
+
+        One reason is stored once for each program and environment; another message or fix replaces it.
+        """
+        task, sha256 = _key(program)
+        with self._writing() as connection:
+            remarks.put_finding(
+                connection,
+                task,
+                sha256,
+                reason,
+                message=message,
+                fix=fix,
+                environment=environment,
+                details=details or {},
+                replace=replace,
+            )
+
+    def findings(
+        self,
+        *,
+        program: ProgramKey | None = None,
+        task: str | None = None,
+        environment: Mapping[str, Any] | None = None,
+    ) -> tuple[FindingRecord, ...]:
+        """Findings by task, oldest first."""
+        task, sha256 = _key(program) if program is not None else (task, None)
+        where = sha256_of_json(environment) if environment is not None else None
+        with self._reading() as connection:
+            return remarks.findings(connection, task=task, sha256=sha256, environment_sha256=where)
 
     # ---- the whole ---------------------------------------------------------------------------------------------
 
