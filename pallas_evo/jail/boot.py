@@ -14,12 +14,10 @@ import types
 
 
 def _adopt_package(folder: str) -> None:
-    """Make `pallas_evo` and `pallas_evo.jail` importable without running their `__init__`, which are for parents."""
-    for name, path in (("pallas_evo", folder), ("pallas_evo.jail", os.path.join(folder, "jail"))):
-        package = types.ModuleType(name)
-        package.__path__ = [path]
-        sys.modules[name] = package
-    sys.modules["pallas_evo"].jail = sys.modules["pallas_evo.jail"]  # type: ignore[attr-defined]
+    """Make `pallas_evo` importable without its `__init__`, which is for users and is not there in a jail."""
+    package = types.ModuleType("pallas_evo")
+    package.__path__ = [folder]
+    sys.modules["pallas_evo"] = package
 
 
 def run(inward: int, outward: int) -> None:

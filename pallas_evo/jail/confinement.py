@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 from pallas_evo.jail import syscalls
@@ -42,12 +41,14 @@ def set_limits(limits: dict[str, int | None]) -> None:
         which = getattr(resource, f"RLIMIT_{name.upper()}")
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
+        # At its soft limit of CPU time a process gets SIGXCPU, which says why it ended; at the hard one, SIGKILL.
+        soft = value - 1 if name == "cpu" and value > 1 else value
+        resource.setrlimit(which, (soft, value))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if the machine runs out of memory, this process is the one to go
 
 
-def import_seccomp() -> ModuleType:
+def import_seccomp() -> Any:
     """pyseccomp, without the helper processes that it would start to find its library."""
     find_library = ctypes.util.find_library
 
@@ -113,9 +114,9 @@ def restrict_calls(seccomp: Any) -> None:
         for value in values:
             rule(seccomp.ALLOW, name, seccomp.Arg(position, seccomp.MASKED_EQ, 0xFFFFFFFF, value))
 
-    for name in syscalls.ALLOWED:
+    for name in syscalls.ALLOWED.split():
         rule(seccomp.ALLOW, name)
-    for name in syscalls.REFUSED:
+    for name in syscalls.REFUSED.split():
         rule(refuse, name)
     thread = syscalls.CLONE_THREAD
     rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, thread, thread))

@@ -58,12 +58,11 @@ def interpreter() -> Interpreter:
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     libraries = [os.path.join(sys.base_prefix, "lib"), "/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"]
     for folder in dict.fromkeys(os.path.realpath(folder) for folder in libraries):
-        readable += [entry for entry in _entries(folder) if ".so" in os.path.basename(entry) and not os.path.isdir(entry)]
+        readable += _shared_objects(folder)
         if multiarch and os.path.isdir(os.path.join(folder, multiarch)):
             readable.append(os.path.join(folder, multiarch))
     roots = ["/usr", "/lib", "/lib64", "/nix/store", executable, stdlib, *packages]
-    base_libraries = os.path.join(sys.base_prefix, "lib")
-    roots += [entry for entry in _entries(base_libraries) if ".so" in os.path.basename(entry)]
+    roots += _shared_objects(os.path.join(sys.base_prefix, "lib"))
     if os.path.isdir("/nix/store"):
         readable.append("/nix/store")
     return Interpreter(
@@ -90,3 +89,7 @@ def _entries(folder: str, without: tuple[str, ...] = ()) -> list[str]:
         return sorted(entry.path for entry in os.scandir(folder) if entry.name not in without)
     except OSError:
         return []
+
+
+def _shared_objects(folder: str) -> list[str]:
+    return [entry for entry in _entries(folder) if ".so" in os.path.basename(entry) and not os.path.isdir(entry)]

@@ -23,7 +23,7 @@ class Probe:
     why: str
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def probe(which: Level) -> Probe:
     """Start a child at one level and let it try what a candidate must not be able to do."""
     if which.startswith("bubblewrap") and bubblewrap.executable() is None:

@@ -2,11 +2,10 @@
 
 What is in no list here fails with ENOSYS, so that libc takes its fallbacks; what is in `REFUSED` fails with EPERM,
 which Python reports as "Operation not permitted". Names that the installed libseccomp or this architecture does not
-know are skipped.
+know are skipped. The two lists are names with blanks between.
 """
 
-ALLOWED = tuple(
-    """
+ALLOWED = """
     read write readv writev pread64 pwrite64 preadv pwritev lseek close close_range dup dup2 dup3 pipe pipe2
     fstat stat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat getcwd chdir fchdir
     getdents getdents64 mkdir mkdirat ftruncate fallocate fsync fdatasync flock umask fadvise64 sendfile
@@ -20,13 +19,11 @@ ALLOWED = tuple(
     timer_create timer_settime timer_gettime timer_delete timerfd_create timerfd_settime timerfd_gettime
     rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait sigaltstack pause
     restart_syscall arch_prctl riscv_flush_icache wait4 waitid exit exit_group
-    """.split()
-)
+"""
 
 # Everything that starts a process, reaches another one, reaches a network, leaves something behind (System V objects,
 # message queues, keys, anonymous files), or that Landlock does not cover (modes, owners, times, attributes of files).
-REFUSED = tuple(
-    """
+REFUSED = """
     fork vfork execve execveat setsid setpgid ptrace process_vm_readv process_vm_writev process_madvise process_mrelease
     tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal pidfd_getfd kcmp
     socket socketpair connect bind listen accept accept4 sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg shutdown
@@ -43,8 +40,7 @@ REFUSED = tuple(
     setrlimit inotify_init inotify_init1 inotify_add_watch fanotify_init name_to_handle_at open_by_handle_at
     reboot swapon swapoff init_module finit_module delete_module kexec_load syslog acct quotactl
     clock_settime settimeofday adjtimex clock_adjtime sethostname setdomainname vhangup iopl ioperm
-    """.split()
-)
+"""
 
 CLONE_THREAD = 0x10000
 O_TMPFILE = 0o20000000  # an unlinked file is one that nobody can count

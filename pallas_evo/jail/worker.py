@@ -7,7 +7,6 @@ drained and capped, and whatever the child does, `kill` leaves no process, no op
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import queue
@@ -73,6 +72,7 @@ class Ended:
     returncode: int | None
     signal: str | None  # "SIGABRT"
     output_text: str
+    interrupted: bool = False  # `interrupt` was called: how it ended says nothing of the child
 
 
 class Worker:
@@ -118,6 +118,7 @@ class Worker:
         self._output = bytearray()
         self._broke: Literal["scratch", "threads"] | None = None
         self._greeted = False
+        self._interrupted = False
         self._ended: Ended | None = None
         self._lock = threading.Lock()
         self._fds: list[int] = []
@@ -156,8 +157,7 @@ class Worker:
         }
         try:
             self._process = _in_spawner(
-                functools.partial(
-                    subprocess.Popen,
+                lambda: subprocess.Popen(
                     line,
                     env={**self._environment(), **env},
                     cwd=self.scratch,
@@ -323,14 +323,14 @@ class Worker:
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
                 name = signal.Signals(-code).name
-        if self._broke:
-            final: Ended = Ended(reason=self._broke, returncode=code, signal=name, output_text=self.output_text)
-        elif ended_by_itself:
-            final = Ended(reason="exited", returncode=code, signal=name, output_text=self.output_text)
-        else:
-            final = Ended(reason=reason, returncode=code, signal=name, output_text=self.output_text)
-        self._ended = final
-        return final
+        self._ended = Ended(
+            reason=self._broke or ("exited" if ended_by_itself else reason),
+            returncode=code,
+            signal=name,
+            output_text=self.output_text,
+            interrupted=self._interrupted,
+        )
+        return self._ended
 
     @property
     def output_text(self) -> str:
@@ -354,6 +354,11 @@ class Worker:
             self._drain.join(5)
         self._close_fds()
         scratch.remove(self.scratch)
+
+    def interrupt(self) -> None:
+        """End the child from another thread than the one that talks to it; that one then gets an `Ended`."""
+        self._interrupted = True
+        self._signal()
 
     def _signal(self) -> None:
         with self._lock:
