@@ -10,8 +10,8 @@ Returns:
 
 One program a batch entry; both matrices whole.
 
-Task: L1/batched_matmul. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L1/batched_matmul. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 # EVOLVE-BLOCK-START
+
 
 def matmul_entry(x_ref, y_ref, o_ref):
     o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)

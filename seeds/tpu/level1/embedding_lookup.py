@@ -10,8 +10,8 @@ Returns:
 
 The indices are prefetched as scalars and choose the block that each program copies: one whole row of the table.
 
-Task: L1/embedding_lookup. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L1/embedding_lookup. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -20,6 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 # EVOLVE-BLOCK-START
+
 
 def copy_row(indices_ref, row_ref, o_ref):
     o_ref[...] = row_ref[...]

@@ -10,8 +10,8 @@ Returns:
 
 Whole-K blocks: 512 rows of the first operand times 512 columns of the second, one product a program.
 
-Task: L1/matmul. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L1/matmul. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -10,8 +10,8 @@ Returns:
 
 A column of 1024 elements times the whole row y, as TPU vectors want two dimensions.
 
-Task: L1/outer_product. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L1/outer_product. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -9,8 +9,8 @@ Returns:
 
 A grid over blocks of 1024 whole rows; each block writes one column.
 
-Task: L1/reduce_sum. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L1/reduce_sum. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

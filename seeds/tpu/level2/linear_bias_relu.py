@@ -11,8 +11,8 @@ Returns:
 
 Whole-K blocks: 512 rows of the first operand times 512 columns of the second, one product a program.
 
-Task: L2/linear_bias_relu. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L2/linear_bias_relu. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -10,8 +10,8 @@ Returns:
 Blocks of 1024 whole rows against all rows (given as columns), one feature at a time; differences first, as the
 expanded square loses the diagonal to cancellation.
 
-Task: L2/pairwise_distance. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L2/pairwise_distance. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

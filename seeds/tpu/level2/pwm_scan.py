@@ -10,8 +10,8 @@ Returns:
 
 One program holds the whole sequence and slides it under the T columns of the matrix, given as rows.
 
-Task: L2/pwm_scan. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L2/pwm_scan. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 # EVOLVE-BLOCK-START
+
 
 def pwm_scan_whole(sequence_ref, columns_ref, o_ref):
     positions = o_ref.shape[0]

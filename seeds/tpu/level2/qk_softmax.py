@@ -10,8 +10,8 @@ Returns:
 
 Blocks of 1024 queries against all keys, so that every row of the softmax is whole.
 
-Task: L2/qk_softmax. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L2/qk_softmax. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

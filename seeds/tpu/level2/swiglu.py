@@ -11,8 +11,8 @@ Returns:
 
 Whole-K blocks: 512 rows of x times 512 columns of both weights, two products a program.
 
-Task: L2/swiglu. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L2/swiglu. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -11,8 +11,8 @@ Returns:
 
 Blocks of 1024 queries; all keys and values stay in VMEM and are walked 512 at a time with a running softmax.
 
-Task: L3/flash_attention. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L3/flash_attention. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

@@ -12,8 +12,8 @@ Returns:
 
 Blocks of 256 whole rows against the whole weights, so that the hidden layer never leaves VMEM.
 
-Task: L3/gated_mlp. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L3/gated_mlp. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 

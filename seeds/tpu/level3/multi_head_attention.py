@@ -11,8 +11,8 @@ Returns:
 
 One program a head: the whole (N, N) matrix of scores stays in VMEM.
 
-Task: L3/multi_head_attention. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L3/multi_head_attention. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -24,6 +24,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 # EVOLVE-BLOCK-START
+
 
 def attend_head(q_ref, k_ref, v_ref, o_ref):
     q = q_ref[...] * (1.0 / math.sqrt(q_ref.shape[1]))

@@ -14,8 +14,8 @@ Returns:
 
 One program holds everything: the block and its weights fit VMEM, so nothing is written between the steps.
 
-Task: L3/transformer_block. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L3/transformer_block. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -27,6 +27,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 # EVOLVE-BLOCK-START
+
 
 def product(a, b):
     return jnp.dot(a, b, preferred_element_type=jnp.float32)

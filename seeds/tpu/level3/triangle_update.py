@@ -11,8 +11,8 @@ Returns:
 
 Channels first, so that each of the C programs is one whole (N, N) matrix product.
 
-Task: L3/triangle_update. The TPU-sized original of the seed of that name. Origin: written for pallas_evo from the formula; the task
-is PallasBench's.
+Task: L3/triangle_update. The TPU-sized original of that seed.
+Origin: written for pallas_evo from the formula; the task is PallasBench's.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 # EVOLVE-BLOCK-START
+
 
 def update_channel(pair_ref, mask_ref, o_ref):
     pair = pair_ref[...]
