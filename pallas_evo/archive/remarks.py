@@ -82,7 +82,7 @@ def _rows(connection: Connection, table: Table, task: str | None, equal: Mapping
             statement = statement.where(table.c[name] == value)
     statement = statement.order_by(table.c.task_id, table.c.created_at, *table.primary_key.columns)
     rows = [dict(row._mapping) for row in connection.execute(statement)]
-    return [{**row, "task": row.pop("task_id")} for row in rows]
+    return [{("task" if name == "task_id" else name): value for name, value in row.items()} for row in rows]
 
 
 def verifications(
