@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
-ELEMENTS_PER_WARP = 512
+ELEMENTS_PER_WARP = 256
 MAX_WARPS = 16
 NUM_STAGES = 1
 EPSILON = 1e-5

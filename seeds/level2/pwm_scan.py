@@ -32,7 +32,7 @@ def pwm_scan_block(sequence_ref, pwm_ref, o_ref):
     places = o_ref.shape[0]
     ps = pl.program_id(0) * BLOCK_P + jnp.arange(BLOCK_P)
     letters = jnp.arange(NUM_LETTERS)
-    inside = (ps < places)[:, None] & (letters >= 0)[None, :]
+    inside = jnp.broadcast_to((ps < places)[:, None], (BLOCK_P, NUM_LETTERS))
 
     def step(t, total):
         weights = plgpu.load(pwm_ref.at[letters, t])

@@ -29,6 +29,7 @@ BLOCK_M = 32
 BLOCK_N = 32
 MIN_BLOCK_D = 16
 NUM_WARPS = 4
+WIDE_D = 64  # past this, twice the warps: one program's output no longer fits the registers of the usual number
 NUM_STAGES = 2
 
 
@@ -63,12 +64,13 @@ def attention_rows(q_ref, k_ref, v_ref, o_ref):
 
 
 def kernel(q, k, v):
+    num_warps = NUM_WARPS if q.shape[-1] <= WIDE_D else 2 * NUM_WARPS
     h, n, _ = q.shape
     return pl.pallas_call(
         attention_rows,
         grid=(pl.cdiv(n, BLOCK_M), h),
         out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
-        compiler_params=plgpu.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES),
+        compiler_params=plgpu.CompilerParams(num_warps=num_warps, num_stages=NUM_STAGES),
     )(q, k, v)
 
 

@@ -35,6 +35,7 @@ BLOCK_N = 32
 BLOCK_K = 32
 MIN_BLOCK_E = 16
 NUM_WARPS = 4
+WIDE_E = 64  # past this, attention gets twice the warps: its output no longer fits the registers of the usual number
 NUM_STAGES = 2
 EPSILON = 1e-5
 
@@ -129,13 +130,14 @@ def kernel(x, wq, wk, wv, wo, w_ff):
     wide_grid = (pl.cdiv(n, BLOCK_M), pl.cdiv(d, BLOCK_N))
     narrow_grid = (pl.cdiv(n, BLOCK_M), pl.cdiv(e, BLOCK_N))
 
-    def call(body, grid, out_shape):
-        params = plgpu.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES)
+    def call(body, grid, out_shape, num_warps=NUM_WARPS):
+        params = plgpu.CompilerParams(num_warps=num_warps, num_stages=NUM_STAGES)
         return pl.pallas_call(body, grid=grid, out_shape=out_shape, compiler_params=params)
 
     normed = call(norm_row, (n,), wide)(x)
     q, k, v = call(projections_tile, narrow_grid, (narrow, narrow, narrow))(normed, wq, wk, wv)
-    a = call(attention_rows, narrow_grid[:1], narrow)(q, k, v)
+    attention_warps = NUM_WARPS if e <= WIDE_E else 2 * NUM_WARPS
+    a = call(attention_rows, narrow_grid[:1], narrow, attention_warps)(q, k, v)
     h = call(output_tile, wide_grid, wide)(x, a, wo)
     normed = call(norm_row, (n,), wide)(h)
     return call(feed_forward_tile, wide_grid, wide)(h, normed, w_ff)

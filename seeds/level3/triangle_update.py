@@ -25,7 +25,7 @@ from jax.experimental.pallas import triton as plgpu
 # EVOLVE-BLOCK-START
 BLOCK_I = 32
 BLOCK_J = 32
-BLOCK_K = 32
+BLOCK_K = 16
 NUM_WARPS = 4
 NUM_STAGES = 2
 
