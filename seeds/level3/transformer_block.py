@@ -60,8 +60,7 @@ def products(x_ref, w_refs, rows, cols):
         ks = block * BLOCK_K + jnp.arange(BLOCK_K)
         x = load_tile(x_ref, rows, ks[None, :])
         return tuple(
-            total + jnp.dot(x, load_tile(w_ref, ks[:, None], cols))
-            for total, w_ref in zip(totals, w_refs, strict=True)
+            total + jnp.dot(x, load_tile(w_ref, ks[:, None], cols)) for total, w_ref in zip(totals, w_refs, strict=True)
         )
 
     zeros = jnp.zeros((BLOCK_M, BLOCK_N), jnp.float32)
