@@ -24,7 +24,10 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
     if dialect in ("sqlite", "postgresql"):
         make = sqlite.insert if dialect == "sqlite" else postgresql.insert
         statement = make(table).on_conflict_do_nothing(index_elements=list(table.primary_key.columns))
-        return connection.execute(statement, list(rows)).rowcount
+        if dialect == "sqlite":  # RETURNING needs SQLite 3.35, and the count is right without
+            return connection.execute(statement, list(rows)).rowcount
+        first = next(iter(table.primary_key.columns))
+        return len(connection.execute(statement.returning(first), list(rows)).all())
     added = 0
     for row in rows:  # any other database: let the key refuse it
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from archive_samples import CHILD, PARENT, TASK, evaluation
+from sqlalchemy import inspect
 from sqlalchemy.exc import OperationalError
 
 from pallas_evo.archive import DEFAULT_ARCHIVE, SCHEMA_REVISION, open_archive, sha256_of_text, upgrade
@@ -242,15 +243,16 @@ def test_migrations_and_tables_agree(tmp_path: Path):
             assert compare_metadata(context, metadata) == []
     schemas = []
     for path in made:
-        connection = sqlite3.connect(path)
-        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-        schemas.append(
-            {name: sorted("".join(sql.split()).replace('"', "").strip(")").split(",")) for name, sql in rows}
-        )
-        connection.close()
-    assert (
-        schemas[0] == schemas[1] == schemas[2]
-    )  # foreign keys and their names too, which the comparison above leaves out
+        with open_archive(path) as archive, archive._reading() as connection:
+            found = inspect(connection)
+            schemas.append(
+                {
+                    table: (sorted(map(repr, found.get_foreign_keys(table))), repr(found.get_pk_constraint(table)))
+                    for table in metadata.tables
+                }
+            )
+    # Keys with their names, some of which the comparison above leaves out.
+    assert schemas[0] == schemas[1] == schemas[2]
 
 
 def test_a_failed_upgrade_leaves_the_old_file(tmp_path: Path, monkeypatch):

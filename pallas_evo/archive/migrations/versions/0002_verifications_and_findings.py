@@ -21,10 +21,10 @@ def upgrade() -> None:
         sa.Column("details", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
-            ["environment_sha256"], ["environments.sha256"], name="fk_verifications_environment_sha256"
+            ["task_id", "sha256"], ["programs.task_id", "programs.sha256"], name="fk_verifications_task_id_sha256"
         ),
         sa.ForeignKeyConstraint(
-            ["task_id", "sha256"], ["programs.task_id", "programs.sha256"], name="fk_verifications_task_id_sha256"
+            ["environment_sha256"], ["environments.sha256"], name="fk_verifications_environment_sha256"
         ),
         sa.PrimaryKeyConstraint("task_id", "sha256", "rung", "environment_sha256", name="pk_verifications"),
     )
@@ -38,10 +38,10 @@ def upgrade() -> None:
         sa.Column("fix", sa.Text(), nullable=True),
         sa.Column("details", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["environment_sha256"], ["environments.sha256"], name="fk_findings_environment_sha256"),
         sa.ForeignKeyConstraint(
             ["task_id", "sha256"], ["programs.task_id", "programs.sha256"], name="fk_findings_task_id_sha256"
         ),
+        sa.ForeignKeyConstraint(["environment_sha256"], ["environments.sha256"], name="fk_findings_environment_sha256"),
         sa.PrimaryKeyConstraint("task_id", "sha256", "reason", "environment_sha256", name="pk_findings"),
     )
 
