@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import types
 
 
@@ -39,6 +40,8 @@ def run(inward: int, outward: int) -> None:
         import importlib
 
         module = importlib.import_module(spec["module"])
+        # Or the first user of a temporary file would try whether it can remove one: in a jail it can't.
+        tempfile.tempdir = spec["scratch"]
         if spec["confine"]:
             confinement.confine(spec["readable"], spec["listable"], spec["scratch"])
     except BaseException as error:

@@ -4,21 +4,60 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import time
+from collections.abc import Iterable
 
 
-def threads_below(pid: int) -> int:
-    """Threads of a process and of the processes below it; 0 where /proc does not tell."""
-    total = 0
+def below(pid: int) -> list[int]:
+    """A process's children, and theirs, and so on; none where /proc does not tell."""
+    found: list[int] = []
     left = [pid]
-    while left and total < 1 << 20:
+    while left and len(found) < 1000:
         current = left.pop()
-        with contextlib.suppress(OSError, ValueError):
-            with open(f"/proc/{current}/status") as file:
-                total += next((int(line.split()[1]) for line in file if line.startswith("Threads:")), 0)
-            with open(f"/proc/{current}/task/{current}/children") as file:
-                left += [int(child) for child in file.read().split()]
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{current}/task/{current}/children") as file:
+            children = [int(child) for child in file.read().split()]
+            found += children
+            left += children
+    return found
+
+
+def threads_of(pids: Iterable[int]) -> int:
+    """Threads of these processes, together."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
+            total += next((int(line.split()[1]) for line in file if line.startswith("Threads:")), 0)
     return total
+
+
+class Handles:
+    """Processes held by descriptors, which can't come to mean another process, as numbers can."""
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    def hold(self, pids: Iterable[int]) -> None:
+        """Hold these, where the kernel can (5.3 and later)."""
+        for pid in pids:
+            with contextlib.suppress(OSError, AttributeError):
+                self._fds.append(os.pidfd_open(pid))
+
+    def kill(self) -> None:
+        """SIGKILL to each that is still there."""
+        for fd in self._fds:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+
+    def wait(self, deadline_s: float) -> None:
+        """Until all have ended, and let go of them."""
+        end = time.monotonic() + deadline_s
+        while self._fds:
+            poller = select.poll()
+            poller.register(self._fds[-1], select.POLLIN)
+            poller.poll(max(0.0, end - time.monotonic()) * 1000)
+            os.close(self._fds.pop())
 
 
 def marked(token: str) -> list[int]:

@@ -119,6 +119,7 @@ class Worker:
         self._broke: Literal["scratch", "threads"] | None = None
         self._greeted = False
         self._interrupted = False
+        self._handles = processes.Handles()  # of what runs below bwrap
         self._ended: Ended | None = None
         self._lock = threading.Lock()
         self._fds: list[int] = []
@@ -223,10 +224,13 @@ class Worker:
     def _look(self) -> None:
         if scratch.overfull(self.scratch, self.limits.scratch_bytes, self.limits.scratch_entries):
             self._broke = "scratch"
-        elif self.level != "none" and processes.threads_below(self._process.pid) > self.limits.threads:
+        elif self.level != "none" and processes.threads_of(self._tree()) > self.limits.threads:
             self._broke = "threads"
         if self._broke:
             self._signal()
+
+    def _tree(self) -> list[int]:
+        return [self._process.pid, *processes.below(self._process.pid)]
 
     # talking
 
@@ -250,6 +254,9 @@ class Worker:
             self.kill()
             kind = WorkerFailed if self.level == "none" else JailUnavailable
             raise kind(f"{self.module}: the process could not set itself up at level {self.level}: {error}")
+        if self.level.startswith("bubblewrap"):
+            with self._lock:
+                self._handles.hold(processes.below(self._process.pid))
         self._greeted = True
 
     def send(self, payload: bytes, deadline_s: float = 10.0) -> bool:
@@ -349,7 +356,8 @@ class Worker:
             self._process.wait(5)
         if self.level == "none":
             processes.kill_marked(self.token)
-        # Inside bubblewrap the namespace ends a moment after bwrap does: the pipe's end says when.
+        with self._lock:
+            self._handles.wait(5)  # inside bubblewrap the namespace ends a moment after bwrap does
         if self._drain is not threading.current_thread():
             self._drain.join(5)
         self._close_fds()
@@ -363,8 +371,11 @@ class Worker:
     def _signal(self) -> None:
         with self._lock:
             if self._process.poll() is None:
+                if not self._greeted and self.level.startswith("bubblewrap"):
+                    self._handles.hold(processes.below(self._process.pid))
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
+            self._handles.kill()
 
     def _close_fds(self) -> None:
         with self._lock:

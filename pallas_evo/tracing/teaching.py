@@ -291,6 +291,10 @@ def _custom_call(found: re.Match[str], source: str) -> str:
     )
 
 
+def _index_shapes(found: re.Match[str], source: str) -> str:
+    return "the index arrays of one access must broadcast together: for a 2-d tile, rows[:, None] and cols[None, :]."
+
+
 def _cpu_backend(found: re.Match[str], source: str) -> str:
     return "a pallas_call ran while tracing, outside `kernel`'s own inputs: only call it on what `kernel` is given."
 
@@ -318,9 +322,11 @@ _ADVICE: tuple[tuple[str, Callable[[re.Match[str], str], str]], ...] = (
     ),
     (r"module 'jax\.experimental\.pallas(?:\.\w+)?' has no attribute '(\w+)'", _gone),
     (r"cannot import name '(\w+)' from 'jax\.experimental\.pallas", _gone),
+    (r"\bpl\.(\w+) was deprecated", _gone),
     (r"Unimplemented primitive in Pallas \w+ lowering: ?([\w-]+)", _primitive),
     (r"[^\n]*dot[^\n]*(?:at least|>=) ?16[^\n]*", _small_dot),
-    (r"custom calls whose targets", _custom_call),
+    (r"custom calls whose targets|platform for the specified backend cpu is different", _custom_call),
+    (r"Cannot broadcast shapes for indexing", _index_shapes),
     (r"Only interpret mode is supported on CPU", _cpu_backend),
     (r"Attempted boolean conversion|concrete value|ConcretizationTypeError|TracerBoolConversion", _concrete),
     (r"captures constants|closed-over|captured constants|constants? .{0,40}pass them as inputs", _captured),

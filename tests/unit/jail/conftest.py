@@ -1,0 +1,6 @@
+"""The helper beside these tests is imported by its bare name."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
