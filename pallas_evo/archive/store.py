@@ -1,4 +1,7 @@
-"""`open_archive` and the `Archive` that it gives: one method for each thing to store or to ask."""
+"""`open_archive` and the `Archive` that it gives: one method for each thing to store or to ask.
+
+Long, because it is the whole interface with its documentation; what the methods do lies in the modules beside it.
+"""
 
 from __future__ import annotations
 
