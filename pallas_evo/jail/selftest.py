@@ -13,14 +13,13 @@ from pallas_evo.jail.frames import Channel
 
 def attempts() -> dict[str, Callable[[], object]]:
     """What -> how. An attempt that raises OSError was refused."""
-    outside = os.path.join(os.path.dirname(os.getcwd()), f"pallas-evo-probe-{os.getpid()}")
     return {
         "start a process": lambda: _fork(),
         "open a socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
         "open a local socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
         "list the root folder's files": lambda: os.listdir("/etc"),
         "read the first process's environment": lambda: _other_environment(),
-        "write outside its folder": lambda: os.close(os.open(outside, os.O_CREAT | os.O_WRONLY)),
+        "write outside its folder": lambda: _write_outside(),
         "make shared memory": lambda: _shared_memory(),
     }
 
@@ -40,6 +39,12 @@ def main(channel: Channel) -> None:
 def _fork() -> None:
     if os.fork() == 0:
         os._exit(0)
+
+
+def _write_outside() -> None:
+    outside = os.path.join(os.path.dirname(os.getcwd()), f"pallas-evo-probe-{os.urandom(8).hex()}")
+    os.close(os.open(outside, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.unlink(outside)
 
 
 def _other_environment() -> None:

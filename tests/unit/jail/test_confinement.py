@@ -178,9 +178,7 @@ def test_every_attempt_is_refused(level, tmp_path):
     }
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.01)
-        code = ATTEMPTS.replace("PARENT_PID", repr(os.getpid())).replace(
-            "LISTENER_PORT", str(listener.getsockname()[1])
-        )
+        values["LISTENER_PORT"] = listener.getsockname()[1]
         head = "".join(f"{key} = {value!r}\n" for key, value in values.items())
         canary.write_text("canary")
         try:
