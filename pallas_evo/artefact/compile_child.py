@@ -62,8 +62,10 @@ def compile_kernels(kernels: list[dict[str, Any]], sm: str) -> Compiled | Reject
         if figures["shared"] > architecture.shared_block_bytes:
             raise Refused(
                 "shared_memory",
-                f"Kernel {kernel['name']} needs {figures['shared']} bytes of shared memory with num_stages={kernel['num_stages']}; "
-                f"{sm} has {architecture.shared_block_bytes} for a block. Shrink the block sizes of the operands of jnp.dot "
+                f"Kernel {kernel['name']} needs {figures['shared']} bytes of shared memory with "
+                f"num_stages={kernel['num_stages']}; "
+                f"{sm} has {architecture.shared_block_bytes} for a block. Shrink the block sizes of the operands of "
+                "jnp.dot "
                 "and of reductions, or lower num_stages: each stage holds one more copy of the tiles loaded in a loop.",
             )
         registers, spills = max(registers, figures["registers"]), max(spills, figures["spills"])
@@ -118,7 +120,8 @@ _CACHE_POLICY = re.compile(
 
 
 def for_release(ttir: str) -> str:
-    """The IR as the released Triton reads it: JAX 0.12's holds both cache hints in one attribute, the release in two."""
+    """The IR as the released Triton reads it: JAX 0.12's holds both cache hints in one attribute, the release in "
+    "two."""
 
     def split(found: re.Match[str]) -> str:
         modifier, policy, rest = found.groups()
@@ -155,5 +158,8 @@ def _sentence(name: str, architecture: Architecture, error: Exception, heard: st
     where = re.sub(r"\S*/(\S+:\d+)", r"\1", last)  # no path of this machine
     start = f"Triton could not compile kernel {name} for sm_{architecture.capability}"
     if not where or where == "PassManager::run failed":
-        return f"{start} and did not say why. Try power-of-two blocks of at least 16 in each dimension of jnp.dot, and fewer num_warps."
+        return (
+            f"{start} and did not say why. Try power-of-two blocks of at least 16 in each dimension of jnp.dot, and "
+            "fewer num_warps."
+        )
     return f"{start}: {where}"

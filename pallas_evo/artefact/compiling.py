@@ -34,7 +34,9 @@ def start_compiler() -> Worker | None:
     """A compiling child that is coming up, or None without the `ptx` extra."""
     if find_spec("triton") is None:
         return None
-    limits = WorkerLimits(memory_bytes=16 << 30, cpu_s=None, file_bytes=256 << 20, scratch_bytes=512 << 20, open_files=1024)
+    limits = WorkerLimits(
+        memory_bytes=16 << 30, cpu_s=None, file_bytes=256 << 20, scratch_bytes=512 << 20, open_files=1024
+    )
     return Worker(_MODULE, limits=limits, jailed=False)
 
 

@@ -115,8 +115,8 @@ def effects(function: Any, operations: Sequence[Any], operands: int, aliases: di
                     taints.edges[a].append(b)
             for value, a in zip(operation.operands, ins, strict=True):
                 if is_pointer(value):
-                    for b, pointer in zip(outs, points, strict=True):
-                        if pointer:
+                    for b, followed in zip(outs, points, strict=True):
+                        if followed:
                             pointers.edges[a].append(b)
         if name in LOADS or name in STORES:
             accesses.append((place, operation, ins[0]))

@@ -66,10 +66,15 @@ def array(kind: Any, where: str = "") -> Array:
     text = str(kind)
     found = rules.GLUE_TYPE.fullmatch(text) if len(text) < 200 else None
     if found is None or found.group(2) not in rules.ELEMENT_BYTES:
-        raise Refused("forbidden_op", f"A value of type {clean(text, 60)}{where}: only plain arrays of numbers are allowed.")
+        raise Refused(
+            "forbidden_op", f"A value of type {clean(text, 60)}{where}: only plain arrays of numbers are allowed."
+        )
     made = Array(tuple(int(size) for size in found.group(1).split("x") if size), found.group(2))
     if made.elements > rules.TENSOR_ELEMENTS:
-        raise Refused("program_size", f"An array of {clean(text, 60)}{where} has over {rules.TENSOR_ELEMENTS} elements; work in smaller pieces.")
+        raise Refused(
+            "program_size",
+            f"An array of {clean(text, 60)}{where} has over {rules.TENSOR_ELEMENTS} elements; work in smaller pieces.",
+        )
     return made
 
 
@@ -108,13 +113,23 @@ class Program:
         (output,) = self.run("main", arguments)
         if output.raw:
             which = ", ".join(f"input {i}" for i in sorted(output.raw))
-            raise Refused("not_pallas", f"Part of the output is {which}, moved around the Pallas kernels; let a kernel write the whole output.")
+            raise Refused(
+                "not_pallas",
+                f"Part of the output is {which}, moved around the Pallas kernels; let a kernel write the whole output.",
+            )
         if not output.through:
-            raise Refused("not_pallas", "The output does not come out of a Pallas Triton kernel; compute it inside pl.pallas_call with plgpu.CompilerParams.")
+            raise Refused(
+                "not_pallas",
+                "The output does not come out of a Pallas Triton kernel; compute it inside pl.pallas_call with "
+                "plgpu.CompilerParams.",
+            )
         missing = [i for i in range(inputs) if i not in output.kernel]
         if missing:
             which = ", ".join(f"input {i} ({spec_text(self.workload.inputs[i])})" for i in missing)
-            raise Refused("not_pallas", f"No Pallas kernel carries {which} to the output; load it in a kernel and use what was loaded.")
+            raise Refused(
+                "not_pallas",
+                f"No Pallas kernel carries {which} to the output; load it in a kernel and use what was loaded.",
+            )
 
     def run(self, name: str, arguments: Sequence[Made], depth: int = 0) -> list[Made]:
         """The values that a function returns for these arguments."""
@@ -126,7 +141,10 @@ class Program:
             operation = view.operation
             self.operations += 1
             if self.operations > self.limits.operations:
-                raise Refused("program_size", f"The program runs more than {self.limits.operations} operations outside its kernels.")
+                raise Refused(
+                    "program_size",
+                    f"The program runs more than {self.limits.operations} operations outside its kernels.",
+                )
             operands = [known[value] for value in operation.operands]
             if operation.name == "func.return":
                 return operands
@@ -158,7 +176,8 @@ class Program:
             if self.constant_bytes > self.limits.glue_constant_bytes:
                 raise Refused(
                     "constant_size",
-                    f"Constants and what is computed from them outside the kernels reach {self.constant_bytes} bytes{where}; "
+                    f"Constants and what is computed from them outside the kernels reach {self.constant_bytes} "
+                    f"bytes{where}; "
                     f"at most {self.limits.glue_constant_bytes} are allowed. Compute them inside the kernel.",
                 )
             return made
@@ -169,13 +188,17 @@ class Program:
                 f"{result.element}; outside the kernels only conversions to a float type are allowed.",
             )
         if name == "stablehlo.dynamic_slice" and joined(operands[1:]).data:
-            raise Refused("glue_compute", f"stablehlo.dynamic_slice{where} starts where an input says; load from there inside the kernel.")
+            raise Refused(
+                "glue_compute",
+                f"stablehlo.dynamic_slice{where} starts where an input says; load from there inside the kernel.",
+            )
         if name in rules.MOVES:
             self.moved_bytes += result.bytes
             if self.moved_bytes > self.limits.moved_ratio * self.io_bytes:
                 raise Refused(
                     "glue_bytes",
-                    f"{self.moved_bytes} bytes are moved outside the kernels{where}; at most {self.limits.moved_ratio:g} "
+                    f"{self.moved_bytes} bytes are moved outside the kernels{where}; at most "
+                    f"{self.limits.moved_ratio:g} "
                     f"times the task's {self.io_bytes} input and output bytes may be. Let the kernel index instead.",
                 )
         return made
@@ -185,7 +208,10 @@ class Program:
         where, code = self.where(call), self.kernels[call]
         self.calls += 1
         if self.calls > self.limits.kernels:
-            raise Refused("program_size", f"More than {self.limits.kernels} kernels are launched; fuse them, or use a larger grid.")
+            raise Refused(
+                "program_size",
+                f"More than {self.limits.kernels} kernels are launched; fuse them, or use a larger grid.",
+            )
         kinds = [array(value.type, where) for value in call.operands]
         results = [array(value.type, where) for value in call.results]
         aliases = read_aliases(call, kinds, results, where)
@@ -234,7 +260,9 @@ def read_aliases(call: Any, operands: Sequence[Array], results: Sequence[Array],
             raise Refused("malformed", f"The alias {clean(item, 80)}{where} cannot be read.")
         output, operand = int(parts.group(1) or 0), int(parts.group(2))
         if output >= len(results) or operand >= len(operands):
-            raise Refused("malformed", f"An alias{where} names output {output} and operand {operand}, which do not exist.")
+            raise Refused(
+                "malformed", f"An alias{where} names output {output} and operand {operand}, which do not exist."
+            )
         if output in aliases or operand in aliases.values():
             raise Refused("malformed", f"Output {output} or operand {operand}{where} is aliased twice.")
         if operands[operand] != results[output]:

@@ -70,7 +70,15 @@ def _lost(ended: Ended, limits: ArtefactLimits) -> Rejection:
     if ended.reason == "timeout":
         return Rejection(
             reason="timeout",
-            message=f"Reading the exported program took over {limits.deadline_s:g} s; make the kernels smaller, with loops in place of unrolling.",
+            message=f"Reading the exported program took over {limits.deadline_s:g} s; make the kernels smaller, with "
+            "loops in place of unrolling.",
         )
     how = ended.signal or f"exit code {ended.returncode}"
-    return Rejection(reason="malformed", message=clean(f"Reading the exported program ended the validator ({ended.reason}, {how}): it is not a program that JAX writes.", 200))
+    return Rejection(
+        reason="malformed",
+        message=clean(
+            f"Reading the exported program ended the validator ({ended.reason}, {how}): it is not a program that JAX "
+            "writes.",
+            200,
+        ),
+    )

@@ -49,7 +49,9 @@ def read_config(call: Any, where: str, limits: ArtefactLimits) -> tuple[Launch, 
     config = {item.name: item.attr for item in found}
     for key in config:
         if key not in rules.CONFIG_KEYS and key not in rules.CONFIG_DROPPED:
-            raise Refused("forbidden_attribute", f"A Triton call's configuration{where} has the unknown key {clean(key)!r}.")
+            raise Refused(
+                "forbidden_attribute", f"A Triton call's configuration{where} has the unknown key {clean(key)!r}."
+            )
     missing = rules.CONFIG_KEYS - config.keys() - {"debug"}
     if missing:
         raise Refused("malformed", f"A Triton call's configuration{where} lacks {', '.join(sorted(missing))}.")
@@ -71,7 +73,9 @@ def read_config(call: Any, where: str, limits: ArtefactLimits) -> tuple[Launch, 
                 + ("Fold axes into the first one." if size > most else "Every grid axis needs at least one program."),
             )
     if grid[0] * grid[1] * grid[2] > limits.grid_programs:
-        raise Refused("launch", f"The kernel's grid{where} {grid} has over {limits.grid_programs} programs; use larger blocks.")
+        raise Refused(
+            "launch", f"The kernel's grid{where} {grid} has over {limits.grid_programs} programs; use larger blocks."
+        )
     warps, stages = number("num_warps"), number("num_stages")
     if not (1 <= warps <= limits.num_warps and warps & (warps - 1) == 0):
         raise Refused("launch", f"num_warps={warps}{where}: expected a power of two from 1 to {limits.num_warps}.")
@@ -87,12 +91,14 @@ def read_kernel(call: Any, index: int, where: str, limits: ArtefactLimits) -> Ke
     what = f"The Triton IR of kernel {launch.name}"
     if len(raw) > rules.MODULE_BYTES:
         raise Refused("malformed", f"{what} has {len(raw)} bytes; at most {rules.MODULE_BYTES} are read.")
-    located = parse(raw, what)
+    located = _parse_ir(raw, what, limits)
     lines = Lines(located, limits.operations)
     symbol = f"kernel_{index}"
     functions = [op.operation for op in located.body.operations]
     if len(functions) != 1 or functions[0].name != "tt.func":
-        raise Refused("forbidden_triton_op", f"{what} holds {len(functions)} top-level operations; one tt.func was expected.")
+        raise Refused(
+            "forbidden_triton_op", f"{what} holds {len(functions)} top-level operations; one tt.func was expected."
+        )
     with context(), ir.Location.unknown():
         if "sym_name" in located.operation.attributes:
             del located.operation.attributes["sym_name"]
@@ -104,6 +110,22 @@ def read_kernel(call: Any, index: int, where: str, limits: ArtefactLimits) -> Ke
     code = KernelCode(launch, symbol, ttir, module, lines, len(lines))
     _check_operations(code, limits)
     return code
+
+
+def _parse_ir(raw: bytes, what: str, limits: ArtefactLimits) -> ir.Module:
+    """Triton's own checks run while parsing; those on block sizes are a reason of their own."""
+    try:
+        return parse(raw, what)
+    except Refused as refused:
+        if "number of elements" in refused.message.lower():
+            raise Refused(
+                "block_size",
+                f"{what} has a block that Triton refuses: every side must be a power of two, and a block may have at "
+                "most "
+                f"{limits.block_elements} elements. Take smaller blocks and a larger grid or a loop; round up and "
+                "mask.",
+            ) from refused
+        raise
 
 
 def _check_operations(code: KernelCode, limits: ArtefactLimits) -> None:
@@ -133,7 +155,10 @@ def _check_operations(code: KernelCode, limits: ArtefactLimits) -> None:
         if name == "tt.extern_elementwise":
             called = ir.StringAttr(operation.attributes["symbol"]).value
             if called not in rules.LIBDEVICE:
-                raise Refused("forbidden_triton_op", f"The external function {clean(called, 40)}{where()} is not one of libdevice's that Pallas calls.")
+                raise Refused(
+                    "forbidden_triton_op",
+                    f"The external function {clean(called, 40)}{where()} is not one of libdevice's that Pallas calls.",
+                )
         if name == "tt.bitcast":
             _check_bitcast(operation, where())
         arguments = [value for region in operation.regions for block in region.blocks for value in block.arguments]
@@ -151,7 +176,10 @@ def _check_bitcast(operation: Any, where: str) -> None:
     if any(pointees):
         widths = [rules.ELEMENT_BYTES.get(pointee or "") for pointee in pointees]
         if None in widths or widths[0] != widths[1]:
-            raise Refused("forbidden_triton_op", f"tt.bitcast{where} changes the width of what a pointer points to; cast the loaded value.")
+            raise Refused(
+                "forbidden_triton_op",
+                f"tt.bitcast{where} changes the width of what a pointer points to; cast the loaded value.",
+            )
 
 
 def _check_type(text: str, where: str, limits: ArtefactLimits) -> None:
@@ -161,7 +189,9 @@ def _check_type(text: str, where: str, limits: ArtefactLimits) -> None:
     dims, *elements = found.groups()
     element = next(item for item in elements if item)
     if element not in rules.ELEMENT_BYTES or element.startswith("u"):
-        raise Refused("forbidden_triton_op", f"The element type {clean(element, 40)}{where} is not one of a plain kernel.")
+        raise Refused(
+            "forbidden_triton_op", f"The element type {clean(element, 40)}{where} is not one of a plain kernel."
+        )
     if dims:
         sizes = [int(size) for size in dims[:-1].split("x")]
         count = 1
@@ -170,11 +200,16 @@ def _check_type(text: str, where: str, limits: ArtefactLimits) -> None:
         if count > limits.block_elements:
             raise Refused(
                 "block_size",
-                f"A block of {clean(dims[:-1], 60)} = {count} elements{where} is over Triton's {limits.block_elements}; "
+                f"A block of {clean(dims[:-1], 60)} = {count} elements{where} is over Triton's "
+                f"{limits.block_elements}; "
                 "take smaller blocks and a larger grid or a loop.",
             )
         if any(size < 1 or size & (size - 1) for size in sizes):
-            raise Refused("block_size", f"A block of {clean(dims[:-1], 60)} elements{where}: every side must be a power of two; round up and mask.")
+            raise Refused(
+                "block_size",
+                f"A block of {clean(dims[:-1], 60)} elements{where}: every side must be a power of two; round up and "
+                "mask.",
+            )
 
 
 def kernel_effects(
@@ -198,7 +233,8 @@ def kernel_effects(
     if arguments != expected:
         raise Refused(
             "malformed",
-            f"Kernel {code.launch.name}{where} takes ({clean(', '.join(arguments), 150)}) but its call passes buffers of "
+            f"Kernel {code.launch.name}{where} takes ({clean(', '.join(arguments), 150)}) but its call passes "
+            "buffers of "
             f"({clean(', '.join(expected), 150)}).",
         )
     found = effects(function, inner, len(operand_types), aliases)
@@ -207,14 +243,17 @@ def kernel_effects(
     for access in found.accesses:
         at = f" in kernel {code.launch.name}{code.lines.at(access.place + 1)}"
         if not access.bases:
-            raise Refused("input_store", f"{access.operation}{at} goes through a pointer whose buffer cannot be followed.")
+            raise Refused(
+                "input_store", f"{access.operation}{at} goes through a pointer whose buffer cannot be followed."
+            )
         if access.operation in STORES:
             stored |= access.bases
             for index in range(len(arguments)):
                 if access.bases >> index & 1 and index not in storable:
                     raise Refused(
                         "input_store",
-                        f"{access.operation}{at} writes into operand {index} of the kernel; write only to output Refs, or "
+                        f"{access.operation}{at} writes into operand {index} of the kernel; write only to output "
+                        "Refs, or "
                         "alias the operand to an output with input_output_aliases and pass zeros or an earlier result.",
                     )
     for index in range(len(result_types)):
@@ -222,5 +261,9 @@ def kernel_effects(
         if index in aliases:
             reachable |= 1 << aliases[index]
         if not stored & reachable:
-            raise Refused("no_store", f"Kernel {code.launch.name}{where} never stores its output {index}; write every element of every output Ref.")
+            raise Refused(
+                "no_store",
+                f"Kernel {code.launch.name}{where} never stores its output {index}; write every element of every "
+                "output Ref.",
+            )
     return found

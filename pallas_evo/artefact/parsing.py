@@ -78,12 +78,18 @@ def walk(root: Any, most: int) -> Iterator[Any]:
             continue
         seen += 1
         if seen > most:
-            raise Refused("program_size", f"The program has more than {most} operations; use loops (lax.fori_loop) instead of unrolling.")
+            raise Refused(
+                "program_size",
+                f"The program has more than {most} operations; use loops (lax.fori_loop) instead of unrolling.",
+            )
         yield operation
         inner = _inner(operation)
         if inner:
             if len(stack) >= NESTING:
-                raise Refused("program_size", f"The program nests deeper than {NESTING} levels; use fewer nested loops and branches.")
+                raise Refused(
+                    "program_size",
+                    f"The program nests deeper than {NESTING} levels; use fewer nested loops and branches.",
+                )
             stack.append(iter(inner))
 
 

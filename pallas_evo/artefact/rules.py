@@ -96,7 +96,9 @@ COMPUTES["stablehlo.compare"] = {
     "compare_type": r"#stablehlo<comparison_type (FLOAT|TOTALORDER|SIGNED|UNSIGNED)>",
 }
 for _name in ("power", "sqrt", "rsqrt", "exponential", "log", "tanh", "sine", "cosine"):
-    COMPUTES[f"stablehlo.{_name}"] = {"result_accuracy": r"#stablehlo\.result_accuracy<mode = #stablehlo.result_accuracy_mode<DEFAULT>>"}
+    COMPUTES[f"stablehlo.{_name}"] = {
+        "result_accuracy": r"#stablehlo\.result_accuracy<mode = #stablehlo.result_accuracy_mode<DEFAULT>>"
+    }
 CALL_ATTRIBUTES: dict[str, str] = {
     "call_target_name": ANY,
     "mhlo.backend_config": ANY,
@@ -145,7 +147,8 @@ _MEMORY = {
     "cache": r"[1-7] : i32",
     "evict": r"[1-3] : i32",
     # One attribute in place of the two since JAX 0.12's Triton.
-    "cachePolicy": r"#tt\.cache_policy<cache_modifier = (none|c[agsv]|w[bt]), eviction_policy = (normal|evict_first|evict_last)>",
+    "cachePolicy": r"#tt\.cache_policy<cache_modifier = (none|c[agsv]|w[bt]), eviction_policy = "
+    "(normal|evict_first|evict_last)>",
 }
 TRITON: dict[str, dict[str, str]] = {
     "tt.func": {
@@ -249,16 +252,20 @@ POINTER_OPERATIONS = frozenset(
 LIBDEVICE = frozenset(
     "__nv_" + name
     for name in (
-        "abs acos acosf acosh acoshf asin asinf asinh asinhf atan atan2 atan2f atanf atanh atanhf cbrt cbrtf ceil "
-        "ceilf clz clzll cos cosf cosh coshf exp exp2 exp2f expf expm1 expm1f fabs fabsf floor floorf llabs log log1p "
-        "log1pf log2 log2f logf nextafter nextafterf popc popcll pow powf powi powif rsqrt rsqrtf sin sinf sinh sinhf "
-        "sqrt sqrtf tan tanf tanh tanhf"
-    ).split()
-)
+        "abs", "acos", "acosf", "acosh", "acoshf", "asin", "asinf", "asinh", "asinhf", "atan", "atan2", "atan2f",
+        "atanf", "atanh", "atanhf", "cbrt", "cbrtf", "ceil", "ceilf", "clz", "clzll", "cos", "cosf", "cosh", "coshf",
+        "exp", "exp2", "exp2f", "expf", "expm1", "expm1f", "fabs", "fabsf", "floor", "floorf", "llabs", "log",
+        "log1p", "log1pf", "log2", "log2f", "logf", "nextafter", "nextafterf", "popc", "popcll", "pow", "powf",
+        "powi", "powif", "rsqrt", "rsqrtf", "sin", "sinf", "sinh", "sinhf", "sqrt", "sqrtf", "tan", "tanf", "tanh",
+        "tanhf",
+    )
+)  # fmt: skip
 """The math functions of NVIDIA's libdevice that Pallas calls."""
 
 GLUE_TYPE = re.compile(r"tensor<((?:\d{1,10}x){0,8})([a-z0-9]+)>")
-TRITON_TYPE = re.compile(r"tensor<((?:\d{1,10}x){1,8})(?:!tt\.ptr<([a-z0-9]+)>|([a-z0-9]+))>|!tt\.ptr<([a-z0-9]+)>|([a-z0-9]+)")
+TRITON_TYPE = re.compile(
+    r"tensor<((?:\d{1,10}x){1,8})(?:!tt\.ptr<([a-z0-9]+)>|([a-z0-9]+))>|!tt\.ptr<([a-z0-9]+)>|([a-z0-9]+)"
+)
 ALIAS = re.compile(
     r"#stablehlo\.output_operand_alias<output_tuple_indices = \[(\d{0,4})\], "
     r"operand_index = (\d{1,4}), operand_tuple_indices = \[\]>"

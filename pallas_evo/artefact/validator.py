@@ -7,6 +7,7 @@ The text that is returned and hashed is therefore exactly the text that was judg
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -42,7 +43,9 @@ def validate(module: bytes, workload: Workload, limits: ArtefactLimits) -> Artef
     except Exception as error:
         # The bytes are hostile and MLIR's bindings raise whatever they like: whoever made them gets no traceback of
         # ours, and no way to end the judge.
-        return Refused("malformed", f"The program cannot be read ({type(error).__name__}: {clean(error, 120)}).").rejection()
+        return Refused(
+            "malformed", f"The program cannot be read ({type(error).__name__}: {clean(error, 120)})."
+        ).rejection()
 
 
 def _validate(module: bytes, workload: Workload, limits: ArtefactLimits) -> Artefact:
@@ -58,12 +61,20 @@ def _validate(module: bytes, workload: Workload, limits: ArtefactLimits) -> Arte
         raise Refused("malformed", "The program does not read back as it was printed.")
     total = len(operations) + sum(code.operations for code in kernels)
     if total > limits.operations:
-        raise Refused("program_size", f"The program has {total} operations; at most {limits.operations} are allowed. Use loops (lax.fori_loop) instead of unrolling.")
+        raise Refused(
+            "program_size",
+            f"The program has {total} operations; at most {limits.operations} are allowed. Use loops (lax.fori_loop) "
+            "instead of unrolling.",
+        )
     _check_attributes(printed.operation, rules.MODULE_ATTRIBUTES, "The module", "")
-    functions = _check_functions(printed, operations, lines, workload)
+    functions = _check_functions(printed)
     calls = _check_operations(operations, functions, lines)
     if not calls:
-        raise Refused("not_pallas", "The program has no Pallas Triton kernel; compute inside pl.pallas_call with plgpu.CompilerParams.")
+        raise Refused(
+            "not_pallas",
+            "The program has no Pallas Triton kernel; compute inside pl.pallas_call with plgpu.CompilerParams.",
+        )
+    _check_signature(functions["main"], workload)
     program = Program(
         functions=functions,
         places={operation: place for place, operation in enumerate(operations)},
@@ -118,7 +129,8 @@ def _normalise(decoded: ir.Module, lines: Lines, limits: ArtefactLimits) -> list
                 if target != rules.TRITON_CALL:
                     raise Refused(
                         "forbidden_custom_call",
-                        f"The custom call {clean(target, 60)!r}{where} is not the Pallas Triton call; callbacks, sharding "
+                        f"The custom call {clean(target, 60)!r}{where} is not the Pallas Triton call; callbacks, "
+                        "sharding "
                         "and library calls are refused. Pass plgpu.CompilerParams to pl.pallas_call.",
                     )
                 if len(kernels) >= limits.kernels:
@@ -149,7 +161,9 @@ def _drop_result_names(function: Any) -> None:
     """`jax.result_info` only names results."""
     found = dict(attributes(function)).get("res_attrs")
     if isinstance(found, ir.ArrayAttr):
-        kept = [{pair.name: pair.attr for pair in ir.DictAttr(item) if pair.name != "jax.result_info"} for item in found]
+        kept = [
+            {pair.name: pair.attr for pair in ir.DictAttr(item) if pair.name != "jax.result_info"} for item in found
+        ]
         function.attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in kept])
 
 
@@ -164,44 +178,64 @@ def _check_attributes(operation: Any, allowed: dict[str, str], what: str, where:
             )
 
 
-def _check_functions(printed: ir.Module, operations: list[Any], lines: Lines, workload: Workload) -> dict[str, Any]:
-    """One public `main` with the task's types, and private functions of one block."""
+def _check_functions(printed: ir.Module) -> dict[str, Any]:
+    """One public `main`, and private functions; each of one block."""
     functions: dict[str, Any] = {}
     top = [view.operation for view in printed.body.operations]
     for operation in top:
         if operation.name != "func.func":
-            raise Refused("forbidden_op", f"{clean(operation.name)} at the top of the program is not allowed; only functions are.")
+            raise Refused(
+                "forbidden_op", f"{clean(operation.name)} at the top of the program is not allowed; only functions are."
+            )
         name = ir.StringAttr(operation.attributes["sym_name"]).value
         _check_attributes(operation, rules.FUNCTION_ATTRIBUTES, f"The function {clean(name, 40)}", "")
         carried = dict(attributes(operation))
         visibility = str(carried.get("sym_visibility", '"public"')).strip('"')
         if (visibility == "public") != (name == "main") or name in functions:
-            raise Refused("malformed", f"The function {clean(name, 40)} is {clean(visibility, 20)}; exactly one function, main, is public.")
+            raise Refused(
+                "malformed",
+                f"The function {clean(name, 40)} is {clean(visibility, 20)}; exactly one function, main, is public.",
+            )
         for kind in ("arg_attrs", "res_attrs"):
             for item in carried.get(kind, ()):
                 for pair in ir.DictAttr(item):
                     _refuse_value_attribute(pair.name, pair.attr)
         if len(operation.regions[0].blocks) != 1:
-            raise Refused("malformed", f"The function {clean(name, 40)} has {len(operation.regions[0].blocks)} blocks; one was expected.")
+            raise Refused(
+                "malformed",
+                f"The function {clean(name, 40)} has {len(operation.regions[0].blocks)} blocks; one was expected.",
+            )
         functions[name] = operation
     if "main" not in functions:
         raise Refused("malformed", "The program has no function main.")
-    kind = ir.FunctionType(ir.TypeAttr(functions["main"].attributes["function_type"]).value)
+    return functions
+
+
+def _check_signature(main: Any, workload: Workload) -> None:
+    """Exactly the task's types."""
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     expected = [f"tensor<{spec_text(spec)}>" for spec in workload.inputs], [f"tensor<{spec_text(workload.output)}>"]
     found = [str(item) for item in kind.inputs], [str(item) for item in kind.results]
     for what, want, got in zip(("inputs", "outputs"), expected, found, strict=True):
-        if want != got:
-            hint = ""
-            if what == "inputs" and len(got) < len(want):
-                hint = " JAX leaves out an input that kernel() never uses: load it in a Pallas kernel."
-            raise Refused("signature", f"The program's {what} are ({clean(', '.join(got), 150)}); the task's are ({clean(', '.join(want), 150)}).{hint}")
-    return functions
+        if want == got:
+            continue
+        types = f"({clean(', '.join(got), 150)}); the task's are ({clean(', '.join(want), 150)})"
+        if what == "inputs" and len(got) < len(want) and not Counter(got) - Counter(want):
+            raise Refused(
+                "not_pallas",
+                f"The program's inputs are {types}. JAX leaves out an input that kernel() never uses: load every one "
+                "in a Pallas kernel.",
+            )
+        raise Refused("signature", f"The program's {what} are {types}.")
 
 
 def _refuse_value_attribute(name: str, value: object) -> None:
     if name in ("tf.aliasing_output", "jax.buffer_donor"):
         raise Refused("input_alias", f"An input is donated ({name}); remove donate_argnums: inputs stay as they are.")
-    raise Refused("forbidden_attribute", f"An input or result carries {clean(name, 40)} = {clean(value, 60)}, which no honest export has.")
+    raise Refused(
+        "forbidden_attribute",
+        f"An input or result carries {clean(name, 40)} = {clean(value, 60)}, which no honest export has.",
+    )
 
 
 def _check_operations(operations: list[Any], functions: dict[str, Any], lines: Lines) -> list[Any]:
