@@ -96,6 +96,7 @@ class Program:
     constant_bytes: int = 0
     operations: int = 0
     calls: int = 0
+    called: set[str] = field(default_factory=set)
     _effects: dict[Any, Effects] = field(default_factory=dict)
 
     def where(self, operation: Any) -> str:
@@ -135,6 +136,7 @@ class Program:
         """The values that a function returns for these arguments."""
         if depth > rules.NESTING:
             raise Refused("program_size", f"Functions call each other deeper than {rules.NESTING} levels, or for ever.")
+        self.called.add(name)
         (block,) = self.functions[name].regions[0].blocks
         known: dict[Any, Made] = dict(zip(block.arguments, arguments, strict=True))
         for view in block.operations:

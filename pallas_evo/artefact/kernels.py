@@ -147,6 +147,12 @@ def _check_operations(code: KernelCode, limits: ArtefactLimits) -> None:
         if allowed is None or (name == "tt.func") != (place == 0):
             advice = rules.TRITON_ADVICE.get(name, "it is not one that Pallas emits for a plain kernel")
             raise Refused("forbidden_triton_op", f"{clean(name)}{where()} is not allowed: {advice}.")
+        above = operation.parent.name
+        if above in rules.COMBINERS and not rules.combines(name):
+            raise Refused(
+                "forbidden_triton_op",
+                f"{name}{where()} stands inside the function of a {above}, which may only do arithmetic.",
+            )
         for key, value in attributes(operation):
             pattern = allowed.get(key) or rules.TRITON_HINTS.get(key)
             if pattern is None or not rules.matches(pattern, value):

@@ -249,6 +249,21 @@ POINTER_OPERATIONS = frozenset(
 )  # fmt: skip
 """Operations that may give a pointer: each one's result points where one of its operands does."""
 
+COMBINERS = frozenset({"tt.reduce", "tt.scan"})
+"""Operations whose region combines two elements; it may only do arithmetic."""
+
+
+def combines(name: str) -> bool:
+    """Whether an operation may stand in a combiner's region."""
+    return name.startswith(("arith.", "math.")) or name in (
+        "tt.reduce.return",
+        "tt.scan.return",
+        "tt.extern_elementwise",
+        "tt.fp_to_fp",
+        "tt.bitcast",
+    )
+
+
 LIBDEVICE = frozenset(
     "__nv_" + name
     for name in (

@@ -54,8 +54,8 @@ def _validate(module: bytes, workload: Workload, limits: ArtefactLimits) -> Arte
     kernels = _normalise(decoded, lines, limits)
     text = text_of(decoded)
     printed = parse(text, "The program")
-    if text_of(printed) != text:
-        raise Refused("malformed", "The program does not read back as it was printed.")
+    if text_of(printed) != text or "{-#" in text:  # resources: values stored beside the program
+        raise Refused("malformed", "The program does not read back as it was printed, or carries resources.")
     operations = list(walk(printed.operation, limits.operations))
     if len(operations) != len(lines):
         raise Refused("malformed", "The program does not read back as it was printed.")
@@ -84,6 +84,9 @@ def _validate(module: bytes, workload: Workload, limits: ArtefactLimits) -> Arte
         limits=limits,
     )
     program.check()
+    unused = functions.keys() - program.called
+    if unused:
+        raise Refused("malformed", f"The program has functions that nothing calls: {', '.join(sorted(unused))}.")
     return Artefact(
         workload=workload,
         module=text,
@@ -256,6 +259,8 @@ def _check_operations(operations: list[Any], functions: dict[str, Any], lines: L
             raise Refused("malformed", f"{name}{where} has a region; none was expected.")
         for value in operation.results:
             array(value.type, where)
+        if name == "stablehlo.constant" and not isinstance(operation.attributes["value"], ir.DenseElementsAttr):
+            raise Refused("forbidden_attribute", f"A constant{where} does not hold its values in the program.")
         if name == "func.call" and callee(operation) not in functions:
             raise Refused("malformed", f"A call{where} names a function that does not exist.")
         if name == "stablehlo.custom_call":

@@ -252,6 +252,7 @@ HONEST: dict[str, tuple[Callable[..., Any], Workload]] = {
         elementwise(lambda x, i: x + i.astype(jnp.float32)),
         workload(spec(*TILE), spec(*TILE, dtype="int32"), output=spec(*TILE)),
     ),
+    "splat constant": (lambda x: add(x, np.full(TILE, 2.0, np.float32)), ONE),
     "mask constant": (
         lambda x: elementwise(lambda v, m: jnp.where(m, v, 0.0))(x, np.arange(256).reshape(TILE) % 3 == 0),
         ONE,

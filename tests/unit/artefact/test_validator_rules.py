@@ -345,6 +345,26 @@ def test_alias_twice_is_refused() -> None:
     _refused(validate(text.replace(alias, f"{alias}, {alias}").encode(), ONE, LIMITS), "malformed", "")
 
 
+def test_a_store_inside_a_reduction_is_refused() -> None:
+    text = edited_ttir(
+        text_of("softmax"), "tt.reduce.return", "tt.store %arg1, %arg3 : !tt.ptr<f32>\n tt.reduce.return"
+    )
+    result = validate(text.encode(), ONE, LIMITS)
+    assert isinstance(result, Rejection)
+    assert result.reason in ("forbidden_triton_op", "malformed")  # the values' numbers differ between printers
+
+
+def test_a_function_that_nothing_calls_is_refused() -> None:
+    extra = "  func.func private @idle(%a: tensor<16x16xf32>) -> tensor<16x16xf32> {\n    return %a : tensor<16x16xf32>\n  }\n}\n"
+    _refused(validate((relu_text().rstrip()[:-1] + extra).encode(), ONE, LIMITS), "malformed", "nothing calls")
+
+
+def test_a_constant_stored_beside_the_program_is_refused() -> None:
+    text = edited(relu_text(), "    %0 =", "    %9 = stablehlo.constant dense_resource<blob> : tensor<2xf32>\n    %0 =")
+    text += '{-# dialect_resources: { builtin: { blob: "0x040000000000803F0000803F" } } #-}\n'
+    _refused(validate(text.encode(), ONE, LIMITS), "malformed|forbidden_attribute", "")
+
+
 def test_dropping_a_store_is_seen() -> None:
     ttir = "\n".join(line for line in ttir_of(relu_text()).splitlines() if "tt.store" not in line)
     _refused(validate(with_ttir(relu_text(), ttir).encode(), ONE, LIMITS), "no_store", "output 0")
