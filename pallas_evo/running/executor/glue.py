@@ -64,7 +64,7 @@ class GlueRunner:
             with np.errstate(all="ignore"):
                 array = COMPUTES[name](instruction, *(operand.array for operand in operands))
             result = instruction.result_types[0]
-            array = np.ascontiguousarray(np.broadcast_to(array, result.shape)).astype(result.dtype, copy=False)
+            array = np.asarray(np.broadcast_to(array, result.shape), order="C").astype(result.dtype, copy=False)
             return [Value(array, _all_defined(operands, result.shape))]
         raise UnknownOperation(f"the executor knows no operation {name} outside Triton calls.")
 
@@ -72,7 +72,7 @@ class GlueRunner:
         code: KernelCode = instruction.attributes["kernel"]
         aliases: dict[int, int] = instruction.attributes["aliases"]
         inputs = [
-            Buffer(_signless(np.ascontiguousarray(operand.array)), operand.defined, f"input {index}")
+            Buffer(_signless(np.asarray(operand.array, order="C")), operand.defined, f"input {index}")
             for index, operand in enumerate(operands)
         ]
         outputs = []
@@ -119,7 +119,7 @@ def _move(instruction: Instruction, operands: list[Value]) -> Value:
             raise UnknownOperation(f"{instruction.name} at an index that no kernel wrote.")
         masks[indices:] = arrays[indices:]
     defined = function(instruction, *masks)
-    return Value(array, None if defined.all() else np.ascontiguousarray(defined))
+    return Value(array, None if defined.all() else np.asarray(defined, order="C"))
 
 
 def _slices(instruction: Instruction) -> tuple[slice, ...]:

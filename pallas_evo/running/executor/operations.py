@@ -303,7 +303,7 @@ def convert(name: str, array: np.ndarray, dtype: np.dtype[Any], attributes: dict
         case "arith.trunci":
             return _narrow(array, dtype)
         case "arith.bitcast" | "tt.bitcast":
-            return array if array.dtype == dtype else np.ascontiguousarray(array).reshape(array.shape).view(dtype)
+            return array if array.dtype == dtype else array.view(dtype)
     raise KeyError(name)
 
 
@@ -354,7 +354,7 @@ def product(numbers: tuple[int, ...]) -> int:
 
 def round_to_tf32(array: np.ndarray) -> np.ndarray:
     """float32 with a 10-bit significand, halves away from zero, as `cvt.rna.tf32.f32`; NaN and infinity stay."""
-    bits = np.ascontiguousarray(array, np.float32).reshape(array.shape).view(np.uint32)
+    bits = array.view(np.uint32)
     rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     return rounded if np.isfinite(rounded).all() else np.where(np.isfinite(array), rounded, array)
 

@@ -346,7 +346,8 @@ def _constant_from_text(text: str, read: TensorType) -> np.ndarray:
 
 
 HAS_EFFECT = frozenset(
-    {"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.print", "tt.assert", "gpu.barrier", "scf.for", "scf.while", "scf.if"}
+    {"tt.store", "tt.atomic_rmw", "tt.atomic_cas", "tt.print", "tt.assert", "gpu.barrier"}
+    | {"scf.for", "scf.while", "scf.if"}
 )
 
 
