@@ -210,7 +210,10 @@ def _request(source: str, workloads: Sequence[Workload], limits: TraceLimits, fo
 def _export(
     pair: Tracers, which: int, request: bytes, limits: TraceLimits, ends: float
 ) -> list[bytes] | Trouble | None:
-    """All frames of one process. None when it was stopped because the other one was refused."""
+    """All frames of one process. None when it was stopped because the first one was refused.
+
+    The first is never stopped for the second's sake, so that the same candidate is told the same thing each time.
+    """
     worker, other = pair.workers[which], pair.workers[1 - which]
     count = len(json.loads(request)["workloads"])
     modules: list[bytes] = []
@@ -230,7 +233,7 @@ def _export(
         else:
             trouble = Trouble(stage="garbage", at=len(modules), output_text=worker.output_text)
         if which == 1:
-            trouble = trouble.at_workload(count - 1 - len(modules))
+            return trouble.at_workload(count - 1 - len(modules))
         other.interrupt()
         return trouble
     return modules

@@ -137,7 +137,7 @@ def test_it_dies_with_its_parent_however_the_parent_ends(level):
         stdout=subprocess.PIPE,
         text=True,
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])},
     )
     assert parent.stdout is not None
     token, folder = parent.stdout.readline().split()

@@ -173,7 +173,7 @@ ATTACKS = {
     ),
     "output flood": ("while True: print('x' * 10_000)", {"timeout"}),
     "exit after a verdict": (
-        "import os\nfor n in ('correct.json', 'metrics.json'):\n  open(n, 'w').write('{\"correct\": true}')\nos._exit(0)",
+        "import os\nfor n in ('correct.json', 'metrics.json'):\n  open(n, 'w').write('{}')\nos._exit(0)",
         {"no_artefact"},
     ),
     "exit at once": ("import os; os._exit(0)", {"no_artefact"}),
