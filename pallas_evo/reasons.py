@@ -30,6 +30,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "forbidden_import": ("source_analysis", "An import outside jax, numpy and the allowed standard modules."),
     "forbidden_name": ("source_analysis", "A call or attribute that a kernel has no use for (exec, open, __import__, ...)."),
     "forbidden_state": ("source_analysis", "State that survives a call: global or nonlocal, or a patched module."),
+    "reads_nothing": ("source_analysis", "No kernel of the exported program loads anything."),
     # trace: the jailed process that runs the candidate's Python
     "import_error": ("trace", "Importing the candidate raised an exception."),
     "trace_error": ("trace", "Calling `kernel` under jax.jit raised an exception."),
