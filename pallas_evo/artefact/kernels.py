@@ -64,6 +64,8 @@ def read_config(call: Any, where: str, limits: ArtefactLimits) -> tuple[Launch, 
 
     if not isinstance(config["name"], ir.StringAttr) or not isinstance(config["ir"], ir.StringAttr):
         raise Refused("malformed", f"name or ir of a Triton call{where} is not a string.")
+    if not isinstance(config.get("debug", ir.BoolAttr.get(False, context=context())), ir.BoolAttr):
+        raise Refused("malformed", f"debug of a Triton call{where} is not a truth value.")
     grid = (number("grid_x"), number("grid_y"), number("grid_z"))
     for axis, size, most in zip("xyz", grid, ((1 << 31) - 1, 65535, 65535), strict=True):
         if not 1 <= size <= most:

@@ -258,6 +258,7 @@ MODULE_EDITS: list[tuple[str, str, str, str, str]] = [
     ("result layout", "result_layouts = [dense<[1, 0]>", "result_layouts = [dense<[0, 1]>", "forbidden_attribute", "row-major"),
     ("unknown key", "debug = false, ", "debug = false, num_ctas = 2 : i32, ", "forbidden_attribute", "num_ctas"),
     ("cluster", "debug = false, ", "cluster_dims = 2 : i32, debug = false, ", "forbidden_attribute", "cluster_dims"),
+    ("debug is a number", "debug = false", "debug = 3 : i32", "malformed", "debug"),
     ("missing key", "num_warps = 4 : i32", "debug = false", "malformed", ""),
     ("no warps", "num_warps = 4 : i32", "num_warps = 0 : i32", "launch", "power of two"),
     ("odd warps", "num_warps = 4 : i32", "num_warps = 3 : i32", "launch", "power of two"),
