@@ -1,0 +1,509 @@
+"""The way of a candidate, from source to verdict: the only module that knows all four roles.
+
+    contract, source_analysis  ->  A tracer  ->  B validator  ->  compile  ->  C runner  ->  D judge
+
+A candidate's failure is a value in the `Evaluation`. What is raised from here is our own failure, and no score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from pallas_evo import tasks
+from pallas_evo.artefact.compiling import compile_offline_many, start_compiler
+from pallas_evo.artefact.jailed import start_validator, validate_jailed
+from pallas_evo.config import Config
+from pallas_evo.errors import DeviceUnavailable
+from pallas_evo.jail import Worker
+from pallas_evo.judging import Observation, check_contract, combined_score, describe
+from pallas_evo.judging.filters import FILTERS, analyse_artefact, analyse_source
+from pallas_evo.judging.numerics import compare
+from pallas_evo.reasons import GATES, REASONS
+from pallas_evo.running import HostRunner
+from pallas_evo.tracing import Tracers, trace
+from pallas_evo.types import (
+    Artefact,
+    Compiled,
+    Evaluation,
+    FilterResult,
+    GateResult,
+    Rejection,
+    SizeResult,
+    Target,
+    Task,
+    Workload,
+)
+
+T = TypeVar("T")
+
+
+def evaluate(
+    source: str, task: Task | str, *, target: Literal["auto", "cpu", "cuda"] = "auto", config: Config | None = None
+) -> Evaluation:
+    """Judge one candidate; see `Evaluator.evaluate`."""
+    with Evaluator(config, target=target) as evaluator:
+        return evaluator.evaluate(source, tasks.get_task(task) if isinstance(task, str) else task)
+
+
+class Evaluator:
+    """Judges candidates one after another, and starts the processes for the next while it judges one.
+
+    Args:
+        config: limits, sizes, repeats and thresholds; the defaults where none is given.
+        target: `cuda` runs and times on the GPU, `cpu` runs in the executor, `auto` takes the GPU where there is one.
+
+    Raises:
+        JailUnavailable: nothing here can confine a candidate, and the configuration does not allow it unconfined.
+        DeviceUnavailable: `cuda`, and there is no GPU.
+    """
+
+    def __init__(self, config: Config | None = None, *, target: Literal["auto", "cpu", "cuda"] = "auto") -> None:
+        self.config = config or Config()
+        self.target = _resolve(target)
+        self._spares: _Processes | None = None
+
+    def prepare(self) -> None:
+        """Start the processes that the next candidate will need; does not wait for them."""
+        if self._spares is None:
+            self._spares = _Processes(self.config)
+
+    def evaluate(self, source: str, task: Task, *, more: bool = False) -> Evaluation:
+        """Judge one candidate through all gates.
+
+        Args:
+            source: the candidate's file.
+            task: what it is a candidate for.
+            more: another candidate follows, so start its processes while this one is judged.
+
+        Raises:
+            JailUnavailable, DeviceUnavailable, WorkerFailed, UnknownOperation: ours; there is no score.
+        """
+        self.prepare()
+        processes, self._spares = self._spares, None
+        assert processes is not None
+        with processes:
+            return _Case(self, processes, source, task, more=more).judge()
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._spares is not None:
+            self._spares.kill()
+            self._spares = None
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class _Processes:
+    """The child processes that serve one candidate, coming up side by side."""
+
+    def __init__(self, config: Config) -> None:
+        unjailed = config.allow_unjailed
+        self._stack = ExitStack()
+        with ExitStack() as starting:
+            self.tracers = starting.enter_context(Tracers(config.trace, allow_unjailed=unjailed))
+            self.validator: Worker = starting.enter_context(start_validator(config.artefact, allow_unjailed=unjailed))
+            self.host = starting.enter_context(HostRunner(config.run, allow_unjailed=unjailed))
+            compiler = start_compiler() if config.compile.enabled and config.compile.architectures else None
+            self.compiler = starting.enter_context(compiler) if compiler is not None else None
+            self._stack = starting.pop_all()
+
+    def kill(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> _Processes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.kill()
+
+
+class _Stop(Exception):
+    """A gate refused the candidate and nothing after it can be applied."""
+
+
+@dataclass
+class _Record:
+    """What is known of a candidate so far."""
+
+    gates: dict[str, GateResult] = field(default_factory=dict)
+    filters: dict[str, FilterResult] = field(default_factory=dict)
+    sizes: dict[str, SizeResult] = field(default_factory=dict)
+    compiled: dict[str, Compiled] = field(default_factory=dict)
+    seeds: dict[str, int] = field(default_factory=dict)
+    output_text: str = ""
+    jail: str | None = None
+    ran_on: str | None = None
+    timer: str = "untimed"
+
+
+class _Case:
+    """One candidate before the judge."""
+
+    def __init__(
+        self, evaluator: Evaluator, processes: _Processes, source: str, task: Task, *, more: bool = False
+    ) -> None:
+        self.evaluator = evaluator
+        self.config = evaluator.config
+        self.target: Target = evaluator.target
+        self.processes = processes
+        self.source = source
+        self.task = task
+        self.more = more
+        self.record = _Record(jail=processes.validator.level)
+        self.artefacts: dict[str, Artefact] = {}
+        self.observations: list[Observation] = []
+
+    def judge(self) -> Evaluation:
+        start = time.perf_counter()
+        try:
+            self._read()
+            self._trace_and_validate()
+            if self.more:
+                self.evaluator.prepare()
+            with ThreadPoolExecutor(1, thread_name_prefix="compile") as thread:
+                compiling = thread.submit(self._compile)
+                ran = self._run()
+                stopped = compiling.result()
+            self._apply_filters()
+            if stopped or not ran:
+                raise _Stop
+        except _Stop:
+            pass
+        return self._verdict(time.perf_counter() - start)
+
+    # ---- the gates ---------------------------------------------------------------------------------------------
+
+    def _gate(self, name: str, rejection: Rejection | None, seconds: float, message: str = "") -> bool:
+        """Note one gate's verdict; True where it refuses. A gate that the configuration switches off never does."""
+        off = name in self.config.judging.disabled_gates
+        if rejection is not None and REASONS[rejection.reason][0] not in (name, "trace", "run"):
+            raise AssertionError(f"reason {rejection.reason} given by the gate {name}")
+        said = rejection.message if rejection else message
+        self.record.gates[name] = GateResult(
+            name=name,
+            passed=rejection is None or off,
+            reason=rejection.reason if rejection and not off else None,
+            message=f"(switched off) {said}".strip() if off else said,
+            seconds=round(seconds, 4),
+        )
+        return rejection is not None and not off
+
+    def _read(self) -> None:
+        with _clock() as seconds:
+            tree = check_contract(self.source, self.task, self.config.artefact.source_bytes)
+        refusal = tree if isinstance(tree, Rejection) else None
+        if self._gate("contract", refusal, seconds()) or isinstance(tree, Rejection):
+            if isinstance(tree, Rejection) and tree.reason in ("arity", "evolve_block", "too_large", "no_kernel"):
+                if self.record.gates["contract"].passed:  # switched off: go on without a syntax tree
+                    return
+            raise _Stop
+        with _clock() as seconds:
+            result, refusal = analyse_source(tree)
+        self.record.filters["source_analysis"] = result
+        if self._gate("source_analysis", refusal, seconds(), result.message):
+            raise _Stop
+
+    def _trace_and_validate(self) -> None:
+        workloads = self._workloads()
+        with _clock() as seconds:
+            traced = trace(
+                self.source,
+                self.task,
+                workloads,
+                self.config.trace,
+                allow_unjailed=self.config.allow_unjailed,
+                tracers=self.processes.tracers,
+            )
+        if isinstance(traced, Rejection):
+            self._gate(REASONS[traced.reason][0], traced, seconds())
+            raise _Stop
+        self.record.output_text = traced.output_text
+        self.record.jail = traced.jail
+        self._gate("trace", None, seconds())
+        with _clock() as seconds:
+            jobs = [*zip(traced.modules, workloads, strict=True), *zip(traced.second, workloads, strict=True)]
+            verdicts = validate_jailed(
+                jobs,
+                self.config.artefact,
+                allow_unjailed=self.config.allow_unjailed,
+                worker=self.processes.validator,
+            )
+        for verdict in verdicts:
+            if isinstance(verdict, Rejection):
+                self._gate("validate", verdict, seconds())
+                raise _Stop
+        first, second = verdicts[: len(workloads)], verdicts[len(workloads) :]
+        self.artefacts = {a.workload.label: a for a in first if isinstance(a, Artefact)}
+        for one, other in zip(first, second, strict=True):
+            if one.sha256 != other.sha256:  # type: ignore[union-attr]
+                refusal = Rejection(
+                    reason="nondeterministic_trace",
+                    message=f"Two exports at {one.workload.label} gave different programs: "  # type: ignore[union-attr]
+                    "tracing must depend on the input shapes and on nothing else.",
+                )
+                if self._gate("trace", refusal, self.record.gates["trace"].seconds):
+                    raise _Stop
+        self._gate("validate", None, seconds())
+        result, refusal_or_none = analyse_artefact(list(self.artefacts.values()))
+        if refusal_or_none is not None:
+            self.record.filters["source_analysis"] = result
+            if self._gate("source_analysis", refusal_or_none, 0.0):
+                raise _Stop
+
+    def _workloads(self) -> list[Workload]:
+        """Every size that will be judged. Only the variant is drawn now; inputs are drawn after the hash is fixed."""
+        task, judging = self.task, self.config.judging
+        wanted: dict[str, Mapping[str, int]] = {"small": tasks.dims_of(task, "small")}
+        if judging.variant_seeds:
+            self.record.seeds["variant_shape"] = secrets.randbits(48)
+            wanted["variant"] = tasks.draw_variant_dims(task, _rng(self.record.seeds["variant_shape"]))
+        for size in [*(["medium"] if judging.medium_seeds else []), *judging.timed_sizes]:
+            wanted.setdefault(size, tasks.dims_of(task, _size(size)))
+        return [tasks.workload(task, dims, label) for label, dims in wanted.items()]
+
+    def _compile(self) -> bool:
+        """Triton and ptxas on the timed sizes; True where that refuses the candidate."""
+        sms = list(self.config.compile.architectures)
+        if self.processes.compiler is None or not sms:
+            why = "not compiled: install the `ptx` extra" if self.config.compile.enabled else "not compiled: disabled"
+            return self._gate("compile", None, 0.0, why)
+        chosen = [self.artefacts[size] for size in self.config.judging.timed_sizes if size in self.artefacts]
+        with _clock() as seconds:
+            made = compile_offline_many(chosen, sms, self.config.compile.deadline_s, worker=self.processes.compiler)
+        for by_sm in made:
+            for sm, compiled in by_sm.items():
+                if isinstance(compiled, Compiled):
+                    self.record.compiled[sm] = _larger(self.record.compiled.get(sm), compiled)
+        refused = [entry for by_sm in made for entry in by_sm.values() if isinstance(entry, Rejection)]
+        return self._gate("compile", refused[0] if refused else None, seconds())
+
+    def _run(self) -> bool:
+        """Run every size in C and keep the outputs for D; False where a run failed."""
+        plan = list(self._plan())
+        with _clock() as seconds, ThreadPoolExecutor(1, thread_name_prefix="references") as thread:
+            expected = [thread.submit(self._expect, inputs) for _, _, _, inputs in plan]
+            failure: Rejection | None = None
+            for (label, role, changed, inputs), reference in zip(plan, expected, strict=True):
+                output = self._run_once(label, inputs)
+                if isinstance(output, Rejection):
+                    failure = failure or self._located(output, label)
+                    if output.reason in ("endless", "run_memory"):  # its process is gone
+                        for future in expected:
+                            future.cancel()
+                        break
+                    continue
+                if role == "seed" and not self.observations:
+                    again = self._run_once(label, inputs)
+                    if isinstance(again, Rejection) or not np.array_equal(output, again, equal_nan=True):
+                        failure = failure or Rejection(
+                            reason="nondeterministic",
+                            message="Two runs on the same inputs gave different outputs: programs depend on their order.",
+                        )
+                want, yard = reference.result()
+                self.observations.append(
+                    Observation(label=label, role=role, changed=changed, output=output, reference=want, yardstick=yard)
+                )
+        self.record.ran_on = self.processes.host.device
+        return not self._gate("run", failure, seconds())
+
+    def _run_once(self, label: str, inputs: Sequence[np.ndarray]) -> np.ndarray | Rejection:
+        result = self.processes.host.run(self.artefacts[label], inputs)
+        return result if isinstance(result, Rejection) else result[0]
+
+    def _expect(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        return tasks.reference64(self.task, inputs), tasks.yardstick(self.task, inputs)
+
+    def _located(self, rejection: Rejection, label: str) -> Rejection:
+        shapes = ", ".join(str(spec.shape) for spec in self.artefacts[label].workload.inputs)
+        return Rejection(reason=rejection.reason, message=f"At {label}, inputs {shapes}: {rejection.message}")
+
+    def _plan(self) -> Iterator[tuple[str, str, int | None, tuple[np.ndarray, ...]]]:
+        """(label, role, changed input, inputs) of every run. Seeds are drawn here, after the artefacts are fixed."""
+        judging = self.config.judging
+        small = self.artefacts["small"].workload.dims
+        base: tuple[np.ndarray, ...] = ()
+        for index in range(judging.small_seeds):
+            inputs = tasks.draw_inputs(self.task, small, self._draw(f"small-{index}"))
+            base = base or inputs
+            yield "small", "seed", None, inputs
+        if "input_impact" not in judging.disabled_gates and base:
+            other = tasks.draw_inputs(self.task, small, self._draw("impact"))
+            for index in range(len(self.task.inputs)):
+                yield "small", "impact", index, (*base[:index], other[index], *base[index + 1 :])
+        for index in range(judging.variant_seeds):
+            dims = self.artefacts["variant"].workload.dims
+            yield "variant", "seed", None, tasks.draw_inputs(self.task, dims, self._draw(f"variant-{index}"))
+        if self.task.stress is not None:
+            yield "small", "stress", None, tasks.draw_inputs(self.task, small, self._draw("stress"), stress=True)
+
+    def _draw(self, name: str) -> np.random.Generator:
+        self.record.seeds[name] = secrets.randbits(48)
+        return _rng(self.record.seeds[name])
+
+    def _apply_filters(self) -> None:
+        """All of D's gates, whatever the others said."""
+        if not any(observation.role == "seed" for observation in self.observations):
+            return
+        thresholds = self.config.judging.filters
+        for name, check in FILTERS.items():
+            with _clock() as seconds:
+                result = check(self.observations, thresholds)
+            self.record.filters[name] = result
+            refusal = None if result.passed else Rejection(reason=name, message=result.message)
+            self._gate(name, refusal, seconds(), result.message)
+        with _clock() as seconds:
+            refusal = self._compare()
+        self._gate("numerics", refusal, seconds())
+
+    def _compare(self) -> Rejection | None:
+        """Hold every output against its reference; keep each size's worst."""
+        first: Rejection | None = None
+        for seen in self.observations:
+            found = compare(
+                seen.output, seen.reference, seen.yardstick, self.task.precision, self.config.judging.numerics
+            )
+            if found.reason is not None and first is None:
+                what = {"stress": " (stress inputs)", "impact": f" (input {seen.changed} drawn again)"}
+                first = Rejection(
+                    reason=found.reason, message=f"At {seen.label}{what.get(seen.role, '')}: {found.message}"
+                )
+            if seen.role == "impact":
+                continue
+            workload = self.artefacts[seen.label].workload
+            old = self.record.sizes.get(seen.label)
+            new = SizeResult(
+                shape=tuple(spec.shape for spec in workload.inputs),
+                correct=found.reason is None,
+                normwise_error=_finite(found.normwise_error),
+                bound=found.bound,
+            )
+            self.record.sizes[seen.label] = new if old is None else _worse(old, new)
+        return first
+
+    # ---- the verdict -------------------------------------------------------------------------------------------
+
+    def _verdict(self, duration_s: float) -> Evaluation:
+        gates = tuple(self.record.gates[name] for name in GATES if name in self.record.gates)
+        failed = next((gate for gate in gates if not gate.passed), None)
+        correct = failed is None
+        score = combined_score(correct, self.record.sizes.values())
+        rejection = Rejection(reason=failed.reason or "", message=failed.message) if failed else None
+        return Evaluation(
+            task=self.task.id,
+            task_version=self.task.version,
+            target=self.target,
+            correct=correct,
+            combined_score=score,
+            status="accepted" if correct else "rejected",
+            stage=failed.name if failed else None,
+            reason=failed.reason if failed else None,
+            message=failed.message if failed else "",
+            gates=gates,
+            filters=self.record.filters,
+            sizes=self.record.sizes,
+            compiled=self.record.compiled,
+            ran_on=self.record.ran_on,
+            compiled_for=tuple(sorted(self.record.compiled)),
+            jail=self.record.jail,
+            seeds=self.record.seeds,
+            candidate_sha256=hashlib.sha256(self.source.encode("utf-8", "surrogatepass")).hexdigest(),
+            duration_s=round(duration_s, 4),
+            timer=self.record.timer,
+            text_feedback=describe(self.task, rejection, self.record.sizes, self.record.compiled),
+            output_text=self.record.output_text,
+            environment=environment(),
+        )
+
+
+@cache
+def environment() -> Mapping[str, Any]:
+    """What an evaluation depends on beside the candidate: versions and machine."""
+
+    def of(package: str) -> str | None:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return None
+
+    return {
+        "pallas_evo": of("pallas-evo"),
+        "python": platform.python_version(),
+        **{package: of(package) for package in ("jax", "jaxlib", "triton", "numpy")},
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "driver": None,
+        "device": None,
+    }
+
+
+def _resolve(target: Literal["auto", "cpu", "cuda"]) -> Target:
+    if target == "cuda":
+        raise DeviceUnavailable("No NVIDIA GPU was found here. Use --target cpu, which runs the same program.")
+    return "cpu"
+
+
+def _larger(one: Compiled | None, other: Compiled) -> Compiled:
+    """The larger of each figure, so that one entry stands for all timed sizes."""
+    if one is None:
+        return other
+    return Compiled(
+        sm=one.sm,
+        registers=max(one.registers, other.registers),
+        spill_bytes=max(one.spill_bytes, other.spill_bytes),
+        shared_bytes=max(one.shared_bytes, other.shared_bytes),
+        occupancy=min(one.occupancy, other.occupancy),
+        ptx_bytes=max(one.ptx_bytes, other.ptx_bytes),
+        seconds=one.seconds + other.seconds,
+    )
+
+
+def _worse(one: SizeResult, other: SizeResult) -> SizeResult:
+    """The worse of two runs at one size: the one that is wrong, or nearer to its bound."""
+    if one.correct != other.correct:
+        return other if one.correct else one
+
+    def share(result: SizeResult) -> float:
+        if result.normwise_error is None or result.bound is None:
+            return float("inf")
+        return result.normwise_error / result.bound if result.bound else result.normwise_error
+
+    return other if share(other) > share(one) else one
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def _size(name: str) -> Literal["small", "medium", "large"]:
+    from pallas_evo.errors import ConfigError
+
+    if name not in ("small", "medium", "large"):
+        raise ConfigError(f"judging.timed_sizes: expected small, medium or large; got {name!r}.")
+    return name  # type: ignore[return-value]
+
+
+@contextmanager
+def _clock() -> Iterator[Callable[[], float]]:
+    start = time.perf_counter()
+    yield lambda: time.perf_counter() - start
