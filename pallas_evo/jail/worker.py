@@ -7,6 +7,7 @@ drained and capped, and whatever the child does, `kill` leaves no process, no op
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -142,6 +143,8 @@ class Worker:
         self._fds += [self._write_fd, self._read_fd]
         for fd in self._fds:
             os.set_blocking(fd, False)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._write_fd, fcntl.F_SETPIPE_SZ, 1 << 20)  # or a long first frame would wait for the child
         line = [interpreter.executable, "-P", "-s", "-S", "-B", "-u", BOOT, str(inward), str(outward)]
         bwrap = bubblewrap.executable()
         if self.level.startswith("bubblewrap") and bwrap:

@@ -258,7 +258,8 @@ def _gone(found: re.Match[str], source: str) -> str:
     }.get(found.group(1))
     if instead is None:
         return ""
-    return f"pl.{found.group(1)} does not exist; use {instead} (from jax.experimental.pallas import triton as plgpu)."
+    where = " (from jax.experimental.pallas import triton as plgpu)" if "plgpu" in instead else ""
+    return f"pl.{found.group(1)} does not exist; use {instead}{where}."
 
 
 def _primitive(found: re.Match[str], source: str) -> str:

@@ -83,7 +83,7 @@ BOMBS = {
 @levels
 def test_bomb_ends_within_its_deadline_and_leaves_nothing(level, name):
     code, reasons = BOMBS[name]
-    deadline_s = 2.0 if reasons == {"timeout"} else DEADLINE_S
+    deadline_s = 1.0 if reasons == {"timeout"} else DEADLINE_S
     ran = run(code, level, deadline_s=deadline_s, output_bytes=10_000, scratch_bytes=8 << 20)
     assert isinstance(ran.answer, Ended)
     assert ran.answer.reason in reasons

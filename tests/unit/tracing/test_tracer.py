@@ -22,7 +22,7 @@ TASK = get_task("L1/matmul")
 SIZES = tuple(workload(TASK, dims_of(TASK, size), size) for size in ("small", "medium"))
 SOURCE = seed_file(TASK.id).read_text()
 LIMITS = TraceLimits(deadline_s=20.0)
-SHORT = TraceLimits(deadline_s=4.0, memory_bytes=3 << 30, output_bytes=5000)
+SHORT = TraceLimits(deadline_s=2.0, memory_bytes=3 << 30, output_bytes=5000)
 
 
 def refused(source: str, limits: TraceLimits = LIMITS) -> Rejection:
