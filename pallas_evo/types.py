@@ -148,7 +148,13 @@ class Compiled:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What one run of an artefact did, by the executor's count: unique bytes moved by loads and stores, and FLOPs."""
+    """What one run of an artefact did, summed over all programs of all its kernels, by the executor's count.
+
+    `bytes_loaded` and `bytes_stored` count every lane that its mask lets through, each time (an element loaded by two
+    programs counts twice); an atomic update counts as both. `flops` counts one for each element of each element-wise
+    float operation and libdevice call, masked lanes too, for each float operation of a reduction's or scan's combine
+    function once an element, and 2 M N K for a dot.
+    """
 
     bytes_loaded: int
     bytes_stored: int

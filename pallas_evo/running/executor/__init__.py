@@ -14,8 +14,8 @@ import numpy as np
 
 from pallas_evo.errors import UnknownOperation
 from pallas_evo.running.executor.glue import ALLOWED_GLUE_OPS, GlueRunner, Value
+from pallas_evo.running.executor.handlers import HANDLERS
 from pallas_evo.running.executor.libdevice import LIBDEVICE
-from pallas_evo.running.executor.machine import HANDLERS
 from pallas_evo.running.executor.memory import Refused
 from pallas_evo.running.executor.reading import read_program
 from pallas_evo.types import ArraySpec, Counts, Rejection

@@ -13,7 +13,8 @@ import numpy as np
 
 from pallas_evo.errors import UnknownOperation
 from pallas_evo.running.executor import operations
-from pallas_evo.running.executor.machine import Tally, run_kernel
+from pallas_evo.running.executor.launching import run_kernel
+from pallas_evo.running.executor.machine import Tally
 from pallas_evo.running.executor.memory import Buffer
 from pallas_evo.running.executor.reading import Block, Instruction, KernelCode, ProgramCode
 
@@ -140,9 +141,7 @@ def _dynamic_slice(instruction: Instruction, array: np.ndarray, *starts: np.ndar
     return array[_dynamic_start(array, instruction.attributes["slice_sizes"], starts)]
 
 
-def _dynamic_update(
-    instruction: Instruction, array: np.ndarray, update: np.ndarray, *starts: np.ndarray
-) -> np.ndarray:
+def _dynamic_update(instruction: Instruction, array: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:
     made = np.array(array)
     made[_dynamic_start(array, update.shape, starts)] = update
     return made

@@ -57,7 +57,9 @@ def refusal(function: Callable[..., Any], *inputs: np.ndarray) -> Rejection:
     return done
 
 
-def call(body: Callable[..., None], *inputs: Any, shape: tuple[int, ...], dtype: Any = jnp.float32, **keywords: Any) -> Any:
+def call(
+    body: Callable[..., None], *inputs: Any, shape: tuple[int, ...], dtype: Any = jnp.float32, **keywords: Any
+) -> Any:
     """`pl.pallas_call` with whole arrays as blocks and one output."""
     return pl.pallas_call(
         body,
@@ -65,12 +67,3 @@ def call(body: Callable[..., None], *inputs: Any, shape: tuple[int, ...], dtype:
         compiler_params=plgpu.CompilerParams(),
         **keywords,
     )(*inputs)
-
-
-def elementwise(function: Callable[..., Any], size: int, dtype: Any) -> Callable[..., Any]:
-    """A program of one Pallas call that applies a function of whole arrays of `size` elements."""
-
-    def body(*refs: Any) -> None:
-        refs[-1][...] = function(*(ref[...] for ref in refs[:-1]))
-
-    return lambda *inputs: call(body, *inputs, shape=(size,), dtype=dtype)

@@ -157,7 +157,9 @@ def test_program_ids_of_every_grid_and_chunking(grid, lanes):
 
 def test_a_lock_that_programs_wait_for_in_a_loop_does_not_hang():
     def body(lock_in, o_in, lock_ref, o_ref):
-        lax.while_loop(lambda got: got != 0, lambda got: plgpu.atomic_cas(lock_ref, jnp.int32(0), jnp.int32(1)), jnp.int32(1))
+        lax.while_loop(
+            lambda got: got != 0, lambda got: plgpu.atomic_cas(lock_ref, jnp.int32(0), jnp.int32(1)), jnp.int32(1)
+        )
         plgpu.atomic_add(o_ref, (0,), pl.program_id(0))
         plgpu.atomic_xchg(lock_ref, (), 0)
 
