@@ -179,3 +179,11 @@ def test_the_lists_name_what_the_executor_runs():
     assert not executor.ALLOWED_GLUE_OPS & {"stablehlo.dot_general", "stablehlo.reduce", "stablehlo.sort"}
     assert "__nv_expf" in executor.LIBDEVICE_SYMBOLS
     assert isinstance(run(copied, X), Executed)
+
+
+def test_the_executor_runs_all_that_the_validator_lets_through():
+    from pallas_evo.artefact import rules
+
+    assert set(rules.TRITON) <= executor.ALLOWED_TRITON_OPS
+    assert set(rules.LIBDEVICE) <= executor.LIBDEVICE_SYMBOLS
+    assert set(rules.GLUE) - {"func.return"} <= executor.ALLOWED_GLUE_OPS
