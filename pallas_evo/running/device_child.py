@@ -21,13 +21,14 @@ from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _stablehlo
 
 from pallas_evo.jail.frames import Channel
-from pallas_evo.running import wire
+from pallas_evo.running import timers, wire
+from pallas_evo.tasks.references import REFERENCES
 
 _SPARE_BYTES = 256 << 20  # filled with NaN beyond what a program's temporaries need
 
 
 def main(channel: Channel) -> None:
-    """Say which device this is, then answer requests {op: compile | run, ...}; `compile` keeps the program by label."""
+    """Say which device this is, then answer requests {op: compile | run | time, ...}; programs are kept by label."""
     device = jax.devices()[0]
     channel.send(wire.pack({"device": device.device_kind, "platform": device.platform}))
     programs: dict[str, _Program] = {}
@@ -38,8 +39,10 @@ def main(channel: Channel) -> None:
                 start = time.perf_counter()
                 programs[header["label"]] = _Program(header)
                 answer = wire.pack({"status": "ok", "seconds": time.perf_counter() - start})
-            else:
+            elif header["op"] == "run":
                 answer = programs[header["label"]].run(arrays)
+            else:
+                answer = programs[header["label"]].time(arrays, header)
         except Exception as error:  # what XLA, Triton or the driver say of this program; the parent gives it a reason
             answer = wire.pack({"status": "error", "stage": header["op"], "message": str(error)[:4000]})
         channel.send(answer)
@@ -68,6 +71,7 @@ class _Program:
 
     def __init__(self, header: dict[str, Any]) -> None:
         inputs = [jax.ShapeDtypeStruct(tuple(shape), dtype) for shape, dtype in header["inputs"]]
+        self.inputs = inputs
         self.output = jax.ShapeDtypeStruct(tuple(header["output"][0]), header["output"][1])
         call = callable_of(header["module"], inputs, self.output)
         program = jax.jit(lambda _, *args: call(*args), donate_argnums=0, keep_unused=True)
@@ -98,6 +102,40 @@ class _Program:
             for argument, array in zip(arguments, arrays, strict=True)
         )
         return wire.pack({"status": "ok", "agree": agree, "unchanged": unchanged, "seconds": seconds}, [outputs[0]])
+
+    def time(self, arrays: Sequence[np.ndarray], header: dict[str, Any]) -> bytes:
+        """Time the program and the XLA baseline, interleaved, by the named timer.
+
+        `arrays` are input sets one after another: `repeats` for the program, each used once, then those for the
+        baseline, used in turn. Every timed output is returned.
+        """
+        count = len(self.inputs)
+        sets = [
+            [jax.device_put(array) for array in arrays[start : start + count]] for start in range(0, len(arrays), count)
+        ]
+        repeats = header["repeats"]
+        mine, others = sets[:repeats], sets[repeats:]
+        baseline = jax.jit(REFERENCES[header["task"]]).lower(*self.inputs).compile()
+        calls = timers.Calls(
+            candidate=self.compiled,
+            baseline=baseline,
+            inputs=mine,
+            baseline_inputs=others,
+            poison=[jnp.full(self.output.shape, jnp.nan, self.output.dtype) for _ in mine],
+        )
+        taken = timers.TIMERS[header["timer"]](calls)
+        spare = [jnp.full(self.output.shape, jnp.nan, self.output.dtype) for _ in mine[:5]]
+        walls = timers.wall(dataclasses.replace(calls, inputs=mine[:5], poison=spare))
+        said = {
+            "status": "ok",
+            "timer": header["timer"],
+            "candidate_us": taken.candidate_us,
+            "baseline_us": taken.baseline_us,
+            "kernels": taken.kernels,
+            "wall_candidate_us": walls.candidate_us,
+            "wall_baseline_us": walls.baseline_us,
+        }
+        return wire.pack(said, [np.asarray(output) for output in taken.outputs])
 
     def _poison_pool(self) -> None:
         """Leave NaN in the memory that this program's temporaries are about to take."""

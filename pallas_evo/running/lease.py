@@ -1,0 +1,59 @@
+"""Alone on the GPU: a lock by the GPU's UUID that unrelated processes respect and that dies with its holder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pallas_evo.errors import DeviceUnavailable
+
+_UUID = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
+POLL_S = 0.002
+
+
+def gpu_uuid() -> str:
+    """The UUID of the GPU that this process's children see first; its index where the driver does not tell."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    if not chosen.isdigit():
+        return chosen
+    found = []
+    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        match = _UUID.search(file.read_text())
+        found.append(match.group(1) if match else "")
+    return found[int(chosen)] if int(chosen) < len(found) and found[int(chosen)] else f"index-{chosen}"
+
+
+@contextmanager
+def lease(uuid: str | None = None, *, deadline_s: float = 120.0, folder: Path | None = None) -> Iterator[float]:
+    """Hold the GPU alone for the block; yields the seconds that were waited.
+
+    Raises:
+        DeviceUnavailable: another process held it past the deadline, or the lock file cannot be used.
+    """
+    name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or gpu_uuid())
+    path = (folder or Path(tempfile.gettempdir())) / f"pallas_evo-gpu-{name}.lock"
+    start = time.monotonic()
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise DeviceUnavailable(f"{path}: the GPU's lock file cannot be opened ({error.strerror}).") from error
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() - start > deadline_s:
+                    raise DeviceUnavailable(
+                        f"{path}: another process has held the GPU for over {deadline_s:g} s. Wait for it, or end it."
+                    ) from None
+                time.sleep(POLL_S)
+        yield time.monotonic() - start
+    finally:
+        os.close(handle)
