@@ -105,7 +105,12 @@ class Timer:
     """How a candidate is timed on a GPU."""
 
     name: str = "cupti"
-    repeats: int = 20
+    repeats: int = 12  # timed calls, each on inputs of its own
+    baseline_inputs: int = 3  # input sets that the baseline uses in turn
+    baseline_drift: float = 0.05  # between the halves of a measurement; over it, it is taken again
+    attempts: int = 3
+    judged_elements: int = 1 << 22  # outputs of timed calls are all judged up to this size, beyond it a secret subset
+    judged_outputs: int = 3
     implausible_floor: float = 0.9  # below this share of the physical floor a time is implausible
     suspicious_speedup: float = 10.0  # above it the candidate is judged again in a fresh process, with new seeds
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pallas_evo.types import Compiled, Rejection, SizeResult, Task
 
 _HINTS = {
-    "not_pallas": "Compute every output element inside a pl.pallas_call with compiler_params=plgpu.CompilerParams(...).",
+    "not_pallas": "Compute every output element inside a pl.pallas_call (compiler_params=plgpu.CompilerParams(...)).",
     "glue_compute": "Move that arithmetic into the Pallas kernel; outside it values may only be moved or converted.",
     "forbidden_op": "Outside the kernels use reshape, transpose, slice, pad, concatenate and broadcast only.",
     "out_of_bounds": "Mask the load or store with its index against the array's size, or choose a block that divides.",

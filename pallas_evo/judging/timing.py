@@ -29,9 +29,7 @@ def drift(samples_us: Sequence[float]) -> float:
     return abs(first - second) / low if low > 0 else math.inf
 
 
-def implausible(
-    label: str, samples_us: Sequence[float], floor_us: float | None, share: float
-) -> Rejection | None:
+def implausible(label: str, samples_us: Sequence[float], floor_us: float | None, share: float) -> Rejection | None:
     """Refuse times that no correct program can have.
 
     Args:

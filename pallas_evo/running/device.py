@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +23,21 @@ COMPILE_S = 60.0
 HEADER_BYTES = 1 << 20
 
 # What CUDA and its libraries need of the caller's environment; nothing else of it gets in.
-_PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
-_FAULTS = ("ILLEGAL_ADDRESS", "illegal memory", "MISALIGNED", "misaligned", "LAUNCH_FAILED", "unspecified launch failure")
+_PASSED = (
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_HOME",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+)
+_FAULTS = (
+    "ILLEGAL_ADDRESS",
+    "illegal memory",
+    "MISALIGNED",
+    "misaligned",
+    "LAUNCH_FAILED",
+    "unspecified launch failure",
+)
 
 
 def gpu_present() -> bool:
@@ -40,6 +55,22 @@ def driver_version() -> str | None:
     return next((word for word in words if word.replace(".", "").isdigit() and word.count(".") >= 1), None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Raw samples in us of a program and of the XLA baseline, by the named timer and by the wall clock.
+
+    `outputs` are those of the timed calls, in order; `kernels` counts the launches of one call.
+    """
+
+    timer: str
+    candidate_us: tuple[float, ...]
+    baseline_us: tuple[float, ...]
+    wall_candidate_us: tuple[float, ...]
+    wall_baseline_us: tuple[float, ...]
+    kernels: dict[str, int]
+    outputs: tuple[np.ndarray, ...]
+
+
 class DeviceRunner:
     """One GPU process for one candidate. Starting does not wait; use it as a context manager."""
 
@@ -52,7 +83,12 @@ class DeviceRunner:
         self._worker = Worker(
             CHILD,
             limits=WorkerLimits(
-                memory_bytes=None, cpu_s=None, file_bytes=1 << 30, scratch_bytes=1 << 30, open_files=None, processes=None
+                memory_bytes=None,
+                cpu_s=None,
+                file_bytes=1 << 30,
+                scratch_bytes=1 << 30,
+                open_files=None,
+                processes=None,
             ),
             jailed=False,  # it runs none of the candidate's Python, and CUDA starts threads and helper processes
             env={
@@ -122,7 +158,9 @@ class DeviceRunner:
             return answer
         header, arrays = answer
         if not header["unchanged"]:
-            return Rejection(reason="input_mutated", message="An input was different after the run: a kernel wrote to it.")
+            return Rejection(
+                reason="input_mutated", message="An input was different after the run: a kernel wrote to it."
+            )
         if not header["agree"]:
             return Rejection(
                 reason="nondeterministic",
@@ -133,9 +171,57 @@ class DeviceRunner:
             raise WorkerFailed(f"The GPU's process answered with {header}, not with an output of {output}.")
         return arrays[0], None, float(header["seconds"])
 
+    def time(
+        self,
+        artefact: Artefact,
+        inputs: Sequence[Sequence[np.ndarray]],
+        baseline_inputs: Sequence[Sequence[np.ndarray]],
+        timer: str,
+    ) -> Timed | Rejection:
+        """Time a program that has run, against the task's XLA baseline; hold the GPU's lease around it.
+
+        Args:
+            artefact: the program.
+            inputs: an input set for each timed call, none of which the GPU has seen.
+            baseline_inputs: other input sets, used in turn for the baseline.
+            timer: a name of running.timers.TIMERS.
+
+        Raises:
+            DeviceUnavailable, WorkerFailed: ours, a timer that is not there for one.
+        """
+        label, output = artefact.workload.label, artefact.workload.output
+        size = int(np.prod(output.shape, dtype=object)) * np.dtype(output.dtype).itemsize * len(inputs)
+        request: dict[str, object] = {
+            "op": "time",
+            "label": label,
+            "task": artefact.workload.task_id,
+            "repeats": len(inputs),
+            "timer": timer,
+        }
+        arrays = [array for one in (*inputs, *baseline_inputs) for array in one]
+        answer = self._ask(request, arrays, self.limits.deadline_s, size)
+        if isinstance(answer, Rejection):
+            return answer
+        said, outputs = answer
+        if len(outputs) != len(inputs) or any(one.shape != output.shape for one in outputs):
+            raise WorkerFailed(f"The GPU's process answered with {said}, not with {len(inputs)} outputs of {output}.")
+
+        def samples(name: str) -> tuple[float, ...]:
+            return tuple(float(sample) for sample in said[name])
+
+        return Timed(
+            timer=str(said["timer"]),
+            candidate_us=samples("candidate_us"),
+            baseline_us=samples("baseline_us"),
+            wall_candidate_us=samples("wall_candidate_us"),
+            wall_baseline_us=samples("wall_baseline_us"),
+            kernels=dict(said["kernels"]),
+            outputs=tuple(outputs),
+        )
+
     def _ask(
         self, header: dict[str, object], arrays: Sequence[np.ndarray], deadline_s: float, output_bytes: int
-    ) -> tuple[dict[str, object], list[np.ndarray]] | Rejection:
+    ) -> tuple[dict[str, Any], list[np.ndarray]] | Rejection:
         if self._dead is not None:
             return self._dead
         _ = self.device
@@ -164,7 +250,8 @@ class DeviceRunner:
 def _why(ended: Ended, stage: str, deadline_s: float) -> Rejection:
     if ended.reason == "timeout" and stage == "compile":
         return Rejection(
-            reason="compile_timeout", message=f"XLA did not compile the program in {deadline_s:g} s; use smaller blocks."
+            reason="compile_timeout",
+            message=f"XLA did not compile the program in {deadline_s:g} s; use smaller blocks.",
         )
     if ended.reason == "timeout":
         return Rejection(
@@ -184,13 +271,17 @@ def _reason(stage: str, message: str) -> Rejection:
         return Rejection(reason="shared_memory", message=first)
     if "RESOURCE_EXHAUSTED" in message or "out of memory" in message.lower():
         return Rejection(reason="run_memory", message=first)
+    if "CUPTI" in message:
+        raise DeviceUnavailable(f"{first}. Time with the wall clock (--set timer.name=wall), or mend CUPTI.")
     if stage == "compile":
         if "did not alias the poisoned argument" in message:
-            raise WorkerFailed("XLA did not alias the poisoned argument to the output; this JAX version needs a change.")
+            raise WorkerFailed(
+                "XLA did not alias the poisoned argument to the output; this JAX version needs a change."
+            )
         return Rejection(reason="compile_error", message=first)
     if any(word in message for word in _FAULTS) or "CUDA_ERROR" in message or "INTERNAL" in message:
         return Rejection(
             reason="device_fault",
             message=f"The GPU reported an error while the kernel ran: {first} Mask accesses past the edges.",
         )
-    raise WorkerFailed(f"The GPU's process failed while it served a program: {first}")
+    raise WorkerFailed(f"The GPU's process failed at `{stage}`: {first}")

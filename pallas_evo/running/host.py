@@ -80,7 +80,7 @@ def _why(ended: Ended, deadline_s: float) -> Rejection:
     if ended.reason == "timeout":
         return Rejection(
             reason="endless",
-            message=f"The kernel did not end within {deadline_s:g} s. Look for a loop whose bound grows or never comes.",
+            message=f"The kernel did not end within {deadline_s:g} s. Look for a loop whose bound never comes.",
         )
     if "MemoryError" in ended.output_text or ended.signal == "SIGKILL":
         return Rejection(

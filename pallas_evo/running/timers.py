@@ -3,8 +3,8 @@
 cupti  device time: the sum over the kernels of one call, by CUPTI, told apart by their order of launch
 wall   host time around one call and its completion: a cross-check, and what is left where CUPTI is not there
 
-Only for a runner's process. The order is flush, candidate, flush, baseline, flush, candidate, ...; nothing is told apart
-by a kernel's name, which a candidate could copy.
+Only for a runner's process. The order is flush, candidate, flush, baseline, flush, candidate, ...; nothing is told
+apart by a kernel's name, which a candidate could copy.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def cupti(calls: Calls) -> Taken:
     per_candidate = each - 2 * per_flush - per_baseline
     if left or per_flush < 1 or per_baseline < 1 or per_candidate < 1:
         raise RuntimeError(
-            f"CUPTI recorded {len(launches)} kernels for {len(outputs)} rounds of flush ({per_flush}), candidate, flush "
-            f"and baseline ({per_baseline})"
+            f"CUPTI recorded {len(launches)} kernels for {len(outputs)} rounds of flush ({per_flush}), candidate, "
+            f"flush and baseline ({per_baseline})"
         )
     candidate_us, baseline_us = [], []
     for start in range(0, len(launches), each):

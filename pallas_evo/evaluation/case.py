@@ -1,39 +1,33 @@
-"""The way of a candidate, from source to verdict: the only module that knows all four roles.
-
-    contract, source_analysis  ->  A tracer  ->  B validator  ->  compile  ->  C runner  ->  D judge
-
-A candidate's failure is a value in the `Evaluation`. What is raised from here is our own failure, and no score.
-"""
+"""One candidate before the judge: every gate in order, and the record of what each said."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import platform
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from pallas_evo import tasks
-from pallas_evo.artefact.compiling import compile_offline_many, start_compiler
-from pallas_evo.artefact.jailed import start_validator, validate_jailed
+from pallas_evo.artefact.compiling import compile_offline_many
+from pallas_evo.artefact.jailed import validate_jailed
 from pallas_evo.config import Config
-from pallas_evo.errors import DeviceUnavailable
-from pallas_evo.jail import Worker
+from pallas_evo.errors import ConfigError
+from pallas_evo.evaluation.environment import environment
+from pallas_evo.evaluation.processes import Processes
+from pallas_evo.evaluation.stopwatch import Stopwatch
 from pallas_evo.judging import Observation, check_contract, combined_score, describe
 from pallas_evo.judging.filters import FILTERS, analyse_artefact, analyse_source
 from pallas_evo.judging.numerics import compare
 from pallas_evo.reasons import GATES, REASONS
-from pallas_evo.running import HostRunner
-from pallas_evo.tracing import Tracers, trace
+from pallas_evo.running import driver_version
+from pallas_evo.tracing import trace
 from pallas_evo.types import (
     Artefact,
     Compiled,
@@ -46,92 +40,6 @@ from pallas_evo.types import (
     Task,
     Workload,
 )
-
-T = TypeVar("T")
-
-
-def evaluate(
-    source: str, task: Task | str, *, target: Literal["auto", "cpu", "cuda"] = "auto", config: Config | None = None
-) -> Evaluation:
-    """Judge one candidate; see `Evaluator.evaluate`."""
-    with Evaluator(config, target=target) as evaluator:
-        return evaluator.evaluate(source, tasks.get_task(task) if isinstance(task, str) else task)
-
-
-class Evaluator:
-    """Judges candidates one after another, and starts the processes for the next while it judges one.
-
-    Args:
-        config: limits, sizes, repeats and thresholds; the defaults where none is given.
-        target: `cuda` runs and times on the GPU, `cpu` runs in the executor, `auto` takes the GPU where there is one.
-
-    Raises:
-        JailUnavailable: nothing here can confine a candidate, and the configuration does not allow it unconfined.
-        DeviceUnavailable: `cuda`, and there is no GPU.
-    """
-
-    def __init__(self, config: Config | None = None, *, target: Literal["auto", "cpu", "cuda"] = "auto") -> None:
-        self.config = config or Config()
-        self.target = _resolve(target)
-        self._spares: _Processes | None = None
-
-    def prepare(self) -> None:
-        """Start the processes that the next candidate will need; does not wait for them."""
-        if self._spares is None:
-            self._spares = _Processes(self.config)
-
-    def evaluate(self, source: str, task: Task, *, more: bool = False) -> Evaluation:
-        """Judge one candidate through all gates.
-
-        Args:
-            source: the candidate's file.
-            task: what it is a candidate for.
-            more: another candidate follows, so start its processes while this one is judged.
-
-        Raises:
-            JailUnavailable, DeviceUnavailable, WorkerFailed, UnknownOperation: ours; there is no score.
-        """
-        self.prepare()
-        processes, self._spares = self._spares, None
-        assert processes is not None
-        with processes:
-            return _Case(self, processes, source, task, more=more).judge()
-
-    def close(self) -> None:
-        """End all processes."""
-        if self._spares is not None:
-            self._spares.kill()
-            self._spares = None
-
-    def __enter__(self) -> Evaluator:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-
-class _Processes:
-    """The child processes that serve one candidate, coming up side by side."""
-
-    def __init__(self, config: Config) -> None:
-        unjailed = config.allow_unjailed
-        self._stack = ExitStack()
-        with ExitStack() as starting:
-            self.tracers = starting.enter_context(Tracers(config.trace, allow_unjailed=unjailed))
-            self.validator: Worker = starting.enter_context(start_validator(config.artefact, allow_unjailed=unjailed))
-            self.host = starting.enter_context(HostRunner(config.run, allow_unjailed=unjailed))
-            compiler = start_compiler() if config.compile.enabled and config.compile.architectures else None
-            self.compiler = starting.enter_context(compiler) if compiler is not None else None
-            self._stack = starting.pop_all()
-
-    def kill(self) -> None:
-        self._stack.close()
-
-    def __enter__(self) -> _Processes:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.kill()
 
 
 class _Stop(Exception):
@@ -151,39 +59,42 @@ class _Record:
     jail: str | None = None
     ran_on: str | None = None
     timer: str = "untimed"
+    timing: dict[str, Any] = field(default_factory=dict)
 
 
-class _Case:
+class Case:
     """One candidate before the judge."""
 
-    def __init__(
-        self, evaluator: Evaluator, processes: _Processes, source: str, task: Task, *, more: bool = False
-    ) -> None:
-        self.evaluator = evaluator
-        self.config = evaluator.config
-        self.target: Target = evaluator.target
+    def __init__(self, config: Config, target: Target, processes: Processes, source: str, task: Task) -> None:
+        self.config = config
+        self.target = target
         self.processes = processes
         self.source = source
         self.task = task
-        self.more = more
         self.record = _Record(jail=processes.validator.level)
         self.artefacts: dict[str, Artefact] = {}
         self.observations: list[Observation] = []
+        self.executed: set[str] = set()
+        self.host_is_gone = False
+        self.failed_on_device: Rejection | None = None
 
-    def judge(self) -> Evaluation:
+    def judge(self, *, when_traced: Callable[[], None] | None = None) -> Evaluation:
+        """Apply all gates; `when_traced` is called once the tracer is done."""
         start = time.perf_counter()
         try:
             self._read()
             self._trace_and_validate()
-            if self.more:
-                self.evaluator.prepare()
+            if when_traced is not None:
+                when_traced()
             with ThreadPoolExecutor(1, thread_name_prefix="compile") as thread:
                 compiling = thread.submit(self._compile)
                 ran = self._run()
                 stopped = compiling.result()
+            if self.failed_on_device is not None:
+                self._gate("compile", self.failed_on_device, self.record.gates["compile"].seconds)
             self._apply_filters()
-            if stopped or not ran:
-                raise _Stop
+            if self.target == "cuda" and ran and not stopped:
+                self._time()
         except _Stop:
             pass
         return self._verdict(time.perf_counter() - start)
@@ -210,9 +121,8 @@ class _Case:
             tree = check_contract(self.source, self.task, self.config.artefact.source_bytes)
         refusal = tree if isinstance(tree, Rejection) else None
         if self._gate("contract", refusal, seconds()) or isinstance(tree, Rejection):
-            if isinstance(tree, Rejection) and tree.reason in ("arity", "evolve_block", "too_large", "no_kernel"):
-                if self.record.gates["contract"].passed:  # switched off: go on without a syntax tree
-                    return
+            if self.record.gates["contract"].passed:  # switched off: go on without a syntax tree
+                return
             raise _Stop
         with _clock() as seconds:
             result, refusal = analyse_source(tree)
@@ -304,7 +214,7 @@ class _Case:
                 output = self._run_once(label, inputs)
                 if isinstance(output, Rejection):
                     failure = failure or self._located(output, label)
-                    if output.reason in ("endless", "run_memory"):  # its process is gone
+                    if output.reason in ("endless", "run_memory", "device_fault", "compile_error", "compile_timeout"):
                         for future in expected:
                             future.cancel()
                         break
@@ -314,18 +224,48 @@ class _Case:
                     if isinstance(again, Rejection) or not np.array_equal(output, again, equal_nan=True):
                         failure = failure or Rejection(
                             reason="nondeterministic",
-                            message="Two runs on the same inputs gave different outputs: programs depend on their order.",
+                            message="Two runs on the same inputs gave different outputs: programs depend on "
+                            "their order.",
                         )
                 want, yard = reference.result()
                 self.observations.append(
                     Observation(label=label, role=role, changed=changed, output=output, reference=want, yardstick=yard)
                 )
-        self.record.ran_on = self.processes.host.device
+        device = self.processes.device
+        self.record.ran_on = device.device if device is not None else self.processes.host.device
+        if failure is not None and REASONS[failure.reason][0] == "compile":
+            self.failed_on_device = failure
+            return False
         return not self._gate("run", failure, seconds())
 
     def _run_once(self, label: str, inputs: Sequence[np.ndarray]) -> np.ndarray | Rejection:
-        result = self.processes.host.run(self.artefacts[label], inputs)
-        return result if isinstance(result, Rejection) else result[0]
+        """One output: the executor's, or the GPU's; then the executor looks at small and variant too, once each."""
+        artefact, device = self.artefacts[label], self.processes.device
+        if device is None:
+            result = self.processes.host.run(artefact, inputs)
+            return result if isinstance(result, Rejection) else result[0]
+        if label not in self.executed:
+            self.executed.add(label)
+            looked = self._look(artefact, inputs)
+            if isinstance(looked, Rejection):
+                return looked
+        on_device = device.run(artefact, inputs)
+        return on_device if isinstance(on_device, Rejection) else on_device[0]
+
+    def _look(self, artefact: Artefact, inputs: Sequence[np.ndarray]) -> Rejection | None:
+        """What the executor sees and a GPU cannot; at a timed size only where that takes little time."""
+        small = artefact.workload.label in ("small", "variant")
+        if not small and self.host_is_gone:
+            return None
+        looked = self.processes.host.run(
+            artefact, inputs, deadline_s=None if small else self.config.run.executor_timed_size_s
+        )
+        if not isinstance(looked, Rejection):
+            return None
+        if not small and looked.reason in ("endless", "run_memory"):  # too long for a second look: the GPU will say
+            self.host_is_gone = True
+            return None
+        return looked
 
     def _expect(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         return tasks.reference64(self.task, inputs), tasks.yardstick(self.task, inputs)
@@ -352,6 +292,10 @@ class _Case:
             yield "variant", "seed", None, tasks.draw_inputs(self.task, dims, self._draw(f"variant-{index}"))
         if self.task.stress is not None:
             yield "small", "stress", None, tasks.draw_inputs(self.task, small, self._draw("stress"), stress=True)
+        if self.target == "cuda":
+            for index in range(judging.medium_seeds):
+                dims = self.artefacts["medium"].workload.dims
+                yield "medium", "seed", None, tasks.draw_inputs(self.task, dims, self._draw(f"medium-{index}"))
 
     def _draw(self, name: str) -> np.random.Generator:
         self.record.seeds[name] = secrets.randbits(48)
@@ -397,6 +341,33 @@ class _Case:
             self.record.sizes[seen.label] = new if old is None else _worse(old, new)
         return first
 
+    # ---- time ----------------------------------------------------------------------------------------------------
+
+    def _time(self) -> None:
+        """Time every timed size against XLA on the GPU."""
+        device = self.processes.device
+        assert device is not None
+        stopwatch = Stopwatch(self.task, self.config, self._draw, self._expect)
+        refusal: Rejection | None = None
+        with _clock() as seconds:
+            for size in self.config.judging.timed_sizes:
+                result = stopwatch.time(device, self.artefacts[size])
+                if isinstance(result, Rejection):
+                    refusal = refusal or result
+                    continue
+                floor = result.floor_us
+                self.record.sizes[size] = dataclasses.replace(
+                    self.record.sizes[size],
+                    median_us=result.median_us,
+                    xla_us=result.xla_us,
+                    floor_us=floor,
+                    roofline_percent=100 * floor / result.median_us if floor is not None else None,
+                    samples_us=result.samples_us,
+                )
+                self.record.timer = result.timer
+                self.record.timing[size] = result.evidence
+        self._gate("time", refusal, seconds())
+
     # ---- the verdict -------------------------------------------------------------------------------------------
 
     def _verdict(self, duration_s: float) -> Evaluation:
@@ -428,35 +399,13 @@ class _Case:
             timer=self.record.timer,
             text_feedback=describe(self.task, rejection, self.record.sizes, self.record.compiled),
             output_text=self.record.output_text,
-            environment=environment(),
+            environment={
+                **environment(),
+                "driver": driver_version() if self.target == "cuda" else None,
+                "device": self.record.ran_on,
+                **({"timing": self.record.timing} if self.record.timing else {}),
+            },
         )
-
-
-@cache
-def environment() -> Mapping[str, Any]:
-    """What an evaluation depends on beside the candidate: versions and machine."""
-
-    def of(package: str) -> str | None:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return None
-
-    return {
-        "pallas_evo": of("pallas-evo"),
-        "python": platform.python_version(),
-        **{package: of(package) for package in ("jax", "jaxlib", "triton", "numpy")},
-        "machine": platform.machine(),
-        "kernel": platform.release(),
-        "driver": None,
-        "device": None,
-    }
-
-
-def _resolve(target: Literal["auto", "cpu", "cuda"]) -> Target:
-    if target == "cuda":
-        raise DeviceUnavailable("No NVIDIA GPU was found here. Use --target cpu, which runs the same program.")
-    return "cpu"
 
 
 def _larger(one: Compiled | None, other: Compiled) -> Compiled:
@@ -496,8 +445,6 @@ def _rng(seed: int) -> np.random.Generator:
 
 
 def _size(name: str) -> Literal["small", "medium", "large"]:
-    from pallas_evo.errors import ConfigError
-
     if name not in ("small", "medium", "large"):
         raise ConfigError(f"judging.timed_sizes: expected small, medium or large; got {name!r}.")
     return name  # type: ignore[return-value]
