@@ -69,7 +69,7 @@ class Stopwatch:
                 return first
         for attempt in range(settings.attempts):
             rng = self.draw(f"{size}-{what}-{attempt}")
-            inputs = [tasks.draw_inputs(self.task, dims, rng) for _ in range(settings.repeats)]
+            inputs = _variations(self.task, tasks.draw_inputs(self.task, dims, rng), rng, settings.repeats)
             others = [tasks.draw_inputs(self.task, dims, rng) for _ in range(settings.baseline_inputs)]
             with lease() as waited_s:
                 before = telemetry.read()
@@ -123,3 +123,23 @@ class Stopwatch:
             if found.reason is not None:
                 return Rejection(reason="timed_output", message=f"At {size}, timed call {index + 1}: {found.message}")
         return None
+
+
+def _variations(
+    task: Task, base: Sequence[np.ndarray], rng: np.random.Generator, count: int
+) -> list[tuple[np.ndarray, ...]]:
+    """Input sets for timed calls, each unlike any that the GPU has seen, at a fraction of the cost of drawing them.
+
+    Every input is turned along its first axis by a secret number of rows; what is drawn by a scaled law (`normal`,
+    `weight`) is also scaled by a secret factor, so that no element keeps its value. Each is still one that the task's
+    law gives. None is the base itself.
+    """
+
+    def vary(array: np.ndarray, law: str) -> np.ndarray:
+        turned = np.roll(array, int(rng.integers(1, max(2, array.shape[0]))), axis=0)
+        if law in ("normal", "weight"):
+            turned *= np.float32(rng.uniform(0.75, 1.25))
+        return turned
+
+    laws = [spec.law for spec in task.inputs]
+    return [tuple(vary(array, law) for array, law in zip(base, laws, strict=True)) for _ in range(count)]
