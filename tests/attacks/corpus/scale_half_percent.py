@@ -1,0 +1,32 @@
+# attack: every element is half a percent too large
+# task: L1/softmax
+# reason: numerics
+# class: 9
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+def row(x_ref, o_ref):
+    n = x_ref.shape[1]
+    i = pl.program_id(0)
+    cols = jnp.arange(pl.next_power_of_2(n))
+    inside = cols < n
+    x = plgpu.load(x_ref.at[i, cols], mask=inside, other=-jnp.inf)
+    w = jnp.exp(x - jnp.max(x))
+    y = 1.005 * w / jnp.sum(w)
+    plgpu.store(o_ref.at[i, cols], y, mask=inside)
+
+
+def kernel(x):
+    m, n = x.shape
+    return pl.pallas_call(
+        row,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
+    )(x)
+# EVOLVE-BLOCK-END

@@ -1,0 +1,33 @@
+# honest: broadcasts its bias to a matrix outside the kernel
+# task: L2/linear_bias_relu
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+def tile(x_ref, w_ref, b_ref, o_ref):
+    k = x_ref.shape[1]
+    rows = (pl.program_id(0) * 64 + jnp.arange(64))[:, None]
+    cols = (pl.program_id(1) * 64 + jnp.arange(64))[None, :]
+    m, n = o_ref.shape
+
+    def step(block, z):
+        ks = block * 32 + jnp.arange(32)
+        x = plgpu.load(x_ref.at[rows, ks[None, :]], mask=(rows < m) & (ks[None, :] < k), other=0.0)
+        w = plgpu.load(w_ref.at[ks[:, None], cols], mask=(ks[:, None] < k) & (cols < n), other=0.0)
+        return z + jnp.dot(x, w)
+
+    z = lax.fori_loop(0, pl.cdiv(k, 32), step, plgpu.load(b_ref.at[rows, cols], mask=(rows < m) & (cols < n), other=0.0))
+    plgpu.store(o_ref.at[rows, cols], jnp.maximum(z, 0.0), mask=(rows < m) & (cols < n))
+
+
+def kernel(x, w, b):
+    m, n = x.shape[0], w.shape[1]
+    return pl.pallas_call(
+        tile, grid=(pl.cdiv(m, 64), pl.cdiv(n, 64)), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
+    )(x, w, jnp.broadcast_to(b, (m, n)))
+# EVOLVE-BLOCK-END
