@@ -298,7 +298,7 @@ def summary_line(outcomes: Sequence[Outcome], verification: Verification) -> str
     device = (
         f"{missing['numerics_gpu']}: device numerics not run"
         if "numerics_gpu" in missing
-        else f"device numerics run on {verification.gpu}"
+        else f"device numerics on {verification.gpu}"
     )
     verified = sum(outcome.verified for outcome in outcomes)
     plural = "" if len(outcomes) == 1 else "s"

@@ -19,17 +19,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pallas_evo import __version__
 from pallas_evo.config import Config
 from pallas_evo.tasks import dims_of, draw_inputs, draw_variant_dims, odd_dims, workload
 from pallas_evo.types import Artefact, Compiled, Rejection, Task, Workload
+
+if TYPE_CHECKING:
+    from pallas_evo.running import DeviceRunner
 
 RUNGS = ("trace", "lower", "ptx", "numerics_cpu", "numerics_gpu")
 TABLE_SIZES = ("small", "medium", "large")
@@ -54,29 +57,32 @@ class Rung:
 
 
 def gpu_name() -> str | None:
-    """The GPU that a device runner would use, or None; asked without loading JAX."""
-    try:
-        found = _device().gpu_present()
-    except ImportError:  # a build without the device runner judges on the CPU only
+    """The first GPU's model by its driver, or None without a GPU; starts nothing."""
+    from pallas_evo.running import gpu_present
+
+    if not gpu_present():
         return None
-    return (found if isinstance(found, str) else "GPU") if found else None
-
-
-def _device() -> Any:
-    return import_module("pallas_evo.running.device")
+    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in file.read_text(errors="replace").splitlines():
+            if line.startswith("Model:"):
+                return line.partition(":")[2].strip()
+    return "NVIDIA GPU"
 
 
 def environment(gpu: str | None) -> dict[str, Any]:
     """What a verdict depends on beside the seed: versions, this package's judging code, and the machine's kind."""
     from pallas_evo.jail import level
+    from pallas_evo.running import driver_version
 
     return {
-        **{name.replace("-", "_"): _version(name) for name in ("pallas-evo", "jax", "jaxlib", "numpy", "triton")},
+        "pallas_evo": __version__,
+        **{name: _version(name) for name in ("jax", "jaxlib", "numpy", "triton")},
         "python": platform.python_version(),
         "code_sha256": _code_sha256(),
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "gpu": gpu,
+        "driver": driver_version(),
         "jail": level(),
     }
 
@@ -147,6 +153,15 @@ class Verification:
                 yield Rung(name=name, passed=None, message=missing[name])
         if not wanted:
             return
+        with ExitStack() as stack:
+            runner = None
+            if "numerics_gpu" in wanted:  # it loads CUDA while the rungs below are climbed
+                from pallas_evo.running import DeviceRunner
+
+                runner = stack.enter_context(DeviceRunner(self.config.run))
+            yield from self._climb(task, source, wanted, runner)
+
+    def _climb(self, task: Task, source: str, wanted: Sequence[str], runner: DeviceRunner | None) -> Iterator[Rung]:
         seen, artefacts = self._lowered(task, source, need_h100="lower" in wanted)
         yield from (rung for rung in seen if rung.name in wanted or rung.passed is False)
         for name in wanted:
@@ -158,8 +173,8 @@ class Verification:
                 yield self._ptx(artefacts)
             elif name == "numerics_cpu":
                 yield self._numerics_cpu(task, artefacts)
-            else:
-                yield self._numerics_gpu(task, artefacts)
+            elif runner is not None:
+                yield self._numerics_gpu(runner, task, artefacts)
 
     # ---- trace and lower
 
@@ -259,10 +274,11 @@ class Verification:
         with HostRunner(self.config.run, allow_unjailed=self.config.allow_unjailed) as runner:
             return self._numerics("numerics_cpu", runner, task, artefacts, cases)
 
-    def _numerics_gpu(self, task: Task, artefacts: Mapping[str, Artefact]) -> Rung:
+    def _numerics_gpu(self, runner: DeviceRunner, task: Task, artefacts: Mapping[str, Artefact]) -> Rung:
+        from pallas_evo.running import lease
+
         cases = [(size, seed, False) for seed, size in enumerate(TABLE_SIZES)]
-        start = _device().DeviceRunner
-        with self._device, start(self.config.run, allow_unjailed=self.config.allow_unjailed) as runner:
+        with self._device, lease():  # nobody's timing is disturbed
             return self._numerics("numerics_gpu", runner, task, artefacts, cases)
 
     def _numerics(
