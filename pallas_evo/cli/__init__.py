@@ -1,0 +1,1 @@
+"""The command line: `app` joins the commands, each of which is a thin module of its own."""
