@@ -24,7 +24,7 @@ from pallas_evo.evaluation import Evaluator, environment
 from pallas_evo.running import driver_version
 
 ROOT = Path(__file__).resolve().parent.parent
-SETTINGS = ("trace.deadline_s=12", "run.deadline_s=20", "timer.repeats=4", "compile.architectures=[sm_90]")
+SETTINGS = ("trace.deadline_s=12", "timer.repeats=4", "compile.architectures=[sm_90]")
 BLIND = "run.executor_timed_size_s=0.001"
 HONEST_TASK = "L2/pwm_scan"
 

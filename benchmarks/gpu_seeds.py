@@ -60,23 +60,23 @@ def main() -> None:
                     "device": verdict.ran_on,
                 }
             )
+            record = {
+                "what": "every seed through all gates on a GPU",
+                "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "correct": sum(bool(row.get("correct")) for row in rows),
+                "of": len(rows),
+                "seconds": round(time.perf_counter() - start, 1),
+                "environment": {k: v for k, v in verdict.environment.items() if k != "timing"},
+                "rows": rows,
+            }
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            arguments.out.write_text(json.dumps(record) + "\n")
             shown = {
                 k: round(v, 3) if isinstance(v, float) else v
                 for k, v in rows[-1].items()
                 if k not in ("timing", "samples_us")
             }
             print(json.dumps(shown)[:600], flush=True)
-    record = {
-        "what": "every seed through all gates on a GPU",
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "correct": sum(bool(row.get("correct")) for row in rows),
-        "of": len(rows),
-        "seconds": round(time.perf_counter() - start, 1),
-        "environment": {k: v for k, v in verdict.environment.items() if k != "timing"},
-        "rows": rows,
-    }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(record) + "\n")
     print(f"{record['correct']}/{record['of']} seeds accepted in {record['seconds']} s")
 
 

@@ -58,7 +58,8 @@ class CompileLimits:
 class RunLimits:
     """What the runner (C) may use."""
 
-    deadline_s: float = 60.0
+    deadline_s: float = 60.0  # of one run in the executor
+    device_deadline_s: float = 8.0  # of one run on a GPU, transfers included
     memory_bytes: int = 16 << 30
     lane_elements: int = 1 << 22  # elements of one value that the executor holds at once: the grid goes in chunks
     executor_timed_size_s: float = 2.0  # with a GPU the executor runs the timed size too where it takes less

@@ -275,10 +275,8 @@ class Verification:
             return self._numerics("numerics_cpu", runner, task, artefacts, cases)
 
     def _numerics_gpu(self, runner: DeviceRunner, task: Task, artefacts: Mapping[str, Artefact]) -> Rung:
-        from pallas_evo.running import lease
-
         cases = [(size, seed, False) for seed, size in enumerate(TABLE_SIZES)]
-        with self._device, lease():  # nobody's timing is disturbed
+        with self._device:
             return self._numerics("numerics_gpu", runner, task, artefacts, cases)
 
     def _numerics(

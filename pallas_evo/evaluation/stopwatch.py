@@ -71,9 +71,10 @@ class Stopwatch:
             rng = self.draw(f"{size}-{what}-{attempt}")
             inputs = _variations(self.task, tasks.draw_inputs(self.task, dims, rng), rng, settings.repeats)
             others = [tasks.draw_inputs(self.task, dims, rng) for _ in range(settings.baseline_inputs)]
+            kept = self._kept(artefact)
             with lease() as waited_s:
                 before = telemetry.read()
-                timed = device.time(artefact, inputs, others, settings.name)
+                timed = device.time(artefact, inputs, others, settings.name, kept)
                 after = telemetry.read()
             if isinstance(timed, Rejection):
                 return timed
@@ -97,7 +98,7 @@ class Stopwatch:
             "before": before,
             "after": after,
         }
-        wrong = self._judge(timed.outputs, inputs, size)
+        wrong = self._judge(timed.outputs, [inputs[index] for index in kept], size)
         if wrong is not None:
             return wrong
         return implausible(size, timed.candidate_us, floor, settings.implausible_floor) or SizeTime(
@@ -109,19 +110,23 @@ class Stopwatch:
             evidence=evidence,
         )
 
+    def _kept(self, artefact: Artefact) -> list[int]:
+        """Which timed calls are judged: all, or a secret subset where outputs are large."""
+        settings = self.config.timer
+        every = list(range(settings.repeats))
+        if int(np.prod(artefact.workload.output.shape)) <= settings.judged_elements:
+            return every
+        return sorted(secrets.SystemRandom().sample(every, min(settings.judged_outputs, len(every))))
+
     def _judge(
         self, outputs: Sequence[np.ndarray], inputs: Sequence[Sequence[np.ndarray]], size: str
     ) -> Rejection | None:
-        """Hold the outputs of timed calls against their references: all, or a secret subset where they are large."""
-        settings = self.config.timer
-        chosen = list(range(len(outputs)))
-        if outputs[0].size > settings.judged_elements:
-            chosen = sorted(secrets.SystemRandom().sample(chosen, min(settings.judged_outputs, len(chosen))))
-        for index in chosen:
-            reference, yardstick = self.expect(inputs[index])
-            found = compare(outputs[index], reference, yardstick, self.task.precision, self.config.judging.numerics)
+        """Hold the outputs of timed calls against their references."""
+        for output, given in zip(outputs, inputs, strict=True):
+            reference, yardstick = self.expect(given)
+            found = compare(output, reference, yardstick, self.task.precision, self.config.judging.numerics)
             if found.reason is not None:
-                return Rejection(reason="timed_output", message=f"At {size}, timed call {index + 1}: {found.message}")
+                return Rejection(reason="timed_output", message=f"At {size}, in a timed call: {found.message}")
         return None
 
 

@@ -15,6 +15,7 @@ from pallas_evo.config import RunLimits
 from pallas_evo.errors import DeviceUnavailable, WorkerFailed
 from pallas_evo.jail import Ended, Worker, WorkerLimits, printable
 from pallas_evo.running import wire
+from pallas_evo.running.lease import lease
 from pallas_evo.types import Artefact, Rejection
 
 CHILD = "pallas_evo.running.device_child"
@@ -59,7 +60,7 @@ def driver_version() -> str | None:
 class Timed:
     """Raw samples in us of a program and of the XLA baseline, by the named timer and by the wall clock.
 
-    `outputs` are those of the timed calls, in order; `kernels` counts the launches of one call.
+    `outputs` are those of the timed calls that were kept, in order; `kernels` counts the launches of one call.
     """
 
     timer: str
@@ -122,7 +123,7 @@ class DeviceRunner:
     def compile(self, artefact: Artefact) -> float | Rejection:
         """Compile one program by XLA, under its workload's label; the seconds that it took."""
         workload = artefact.workload
-        answer = self._ask(
+        answer = self._share(
             {
                 "op": "compile",
                 "label": workload.label,
@@ -153,7 +154,7 @@ class DeviceRunner:
             if isinstance(compiled, Rejection):
                 return compiled
         size = int(np.prod(output.shape, dtype=object)) * np.dtype(output.dtype).itemsize
-        answer = self._ask({"op": "run", "label": label}, inputs, deadline_s or self.limits.deadline_s, size)
+        answer = self._share({"op": "run", "label": label}, inputs, deadline_s or self.limits.device_deadline_s, size)
         if isinstance(answer, Rejection):
             return answer
         header, arrays = answer
@@ -177,6 +178,7 @@ class DeviceRunner:
         inputs: Sequence[Sequence[np.ndarray]],
         baseline_inputs: Sequence[Sequence[np.ndarray]],
         timer: str,
+        keep: Sequence[int],
     ) -> Timed | Rejection:
         """Time a program that has run, against the task's XLA baseline; hold the GPU's lease around it.
 
@@ -185,26 +187,28 @@ class DeviceRunner:
             inputs: an input set for each timed call, none of which the GPU has seen.
             baseline_inputs: other input sets, used in turn for the baseline.
             timer: a name of running.timers.TIMERS.
+            keep: which of the timed calls' outputs come back, by their place; the program cannot know.
 
         Raises:
             DeviceUnavailable, WorkerFailed: ours, a timer that is not there for one.
         """
         label, output = artefact.workload.label, artefact.workload.output
-        size = int(np.prod(output.shape, dtype=object)) * np.dtype(output.dtype).itemsize * len(inputs)
+        size = int(np.prod(output.shape, dtype=object)) * np.dtype(output.dtype).itemsize * len(keep)
         request: dict[str, object] = {
             "op": "time",
             "label": label,
             "task": artefact.workload.task_id,
             "repeats": len(inputs),
             "timer": timer,
+            "keep": list(keep),
         }
         arrays = [array for one in (*inputs, *baseline_inputs) for array in one]
         answer = self._ask(request, arrays, self.limits.deadline_s, size)
         if isinstance(answer, Rejection):
             return answer
         said, outputs = answer
-        if len(outputs) != len(inputs) or any(one.shape != output.shape for one in outputs):
-            raise WorkerFailed(f"The GPU's process answered with {said}, not with {len(inputs)} outputs of {output}.")
+        if len(outputs) != len(keep) or any(one.shape != output.shape for one in outputs):
+            raise WorkerFailed(f"The GPU's process answered with {said}, not with {len(keep)} outputs of {output}.")
 
         def samples(name: str) -> tuple[float, ...]:
             return tuple(float(sample) for sample in said[name])
@@ -218,6 +222,14 @@ class DeviceRunner:
             kernels=dict(said["kernels"]),
             outputs=tuple(outputs),
         )
+
+    def _share(
+        self, header: dict[str, object], arrays: Sequence[np.ndarray], deadline_s: float, output_bytes: int
+    ) -> tuple[dict[str, Any], list[np.ndarray]] | Rejection:
+        """Ask beside others that use the GPU, but never beside one who times."""
+        _ = self.device
+        with lease(shared=True):
+            return self._ask(header, arrays, deadline_s, output_bytes)
 
     def _ask(
         self, header: dict[str, object], arrays: Sequence[np.ndarray], deadline_s: float, output_bytes: int

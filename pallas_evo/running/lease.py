@@ -1,4 +1,7 @@
-"""Alone on the GPU: a lock by the GPU's UUID that unrelated processes respect and that dies with its holder."""
+"""The GPU's lease: a lock by its UUID that unrelated processes respect and that dies with its holder.
+
+Compiling and running share it; timing holds it alone, so that no other kernel runs beside the one that is timed.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,10 @@ def gpu_uuid() -> str:
 
 
 @contextmanager
-def lease(uuid: str | None = None, *, deadline_s: float = 120.0, folder: Path | None = None) -> Iterator[float]:
-    """Hold the GPU alone for the block; yields the seconds that were waited.
+def lease(
+    uuid: str | None = None, *, shared: bool = False, deadline_s: float = 120.0, folder: Path | None = None
+) -> Iterator[float]:
+    """Hold the GPU for the block, alone or (`shared`) beside others who share it; yields the seconds waited.
 
     Raises:
         DeviceUnavailable: another process held it past the deadline, or the lock file cannot be used.
@@ -46,7 +51,7 @@ def lease(uuid: str | None = None, *, deadline_s: float = 120.0, folder: Path | 
     try:
         while True:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() - start > deadline_s:

@@ -109,7 +109,7 @@ class ProgramCode:
     values: int
 
 
-class _Context(ir.Context):
+class _Context(ir.Context):  # type: ignore[misc]  # the bindings are untyped
     """An MLIR context with the dialects that we name, instead of all that are linked into jaxlib."""
 
     def __init__(self) -> None:

