@@ -62,10 +62,10 @@ def print_evaluation(name: str, evaluation: Evaluation) -> None:
     screen = console()
     verdict = Text(f"{name}: {evaluation.status}", style="bold green" if evaluation.correct else "bold red")
     score = f"  score {evaluation.combined_score:.4g}" + ("" if evaluation.timer != "untimed" else " (untimed)")
-    screen.print(verdict + Text(f"{score}  {evaluation.task}  on {evaluation.ran_on or 'nothing'}", style="default"))
+    screen.print(verdict + Text(f"{score}  {evaluation.task}  {f'on {evaluation.ran_on}' if evaluation.ran_on else 'not run'}", style="default"))
     gates = Table(box=None, show_header=False, padding=(0, 1))
     for gate in evaluation.gates:
-        said = f"{gate.reason}: {gate.message}" if not gate.passed else ""
+        said = gate.reason or ""
         gates.add_row("✓" if gate.passed else "✗", gate.name, f"{gate.seconds:.2f} s", Text(said))
     screen.print(gates)
     for size, result in evaluation.sizes.items():
