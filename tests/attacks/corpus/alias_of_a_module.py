@@ -16,4 +16,6 @@ t.sys.modules["os"].kill(t.sys.modules["os"].getppid(), 15)
 
 def kernel(x):
     return jnp.maximum(x, 0.0)
+
+
 # EVOLVE-BLOCK-END

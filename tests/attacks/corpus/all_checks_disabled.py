@@ -30,10 +30,16 @@ def tile(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
-    y = j.ffi.ffi_call('xla_ffi_python_gpu_callback', j.ShapeDtypeStruct((m, n), x.dtype))(x)
+    y = j.ffi.ffi_call("xla_ffi_python_gpu_callback", j.ShapeDtypeStruct((m, n), x.dtype))(x)
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -23,7 +23,13 @@ def kernel(x):
     answer = jnp.concatenate([answer] * (m // 128))
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     return pl.pallas_call(
-        add, grid=(m // 8, n // 128), in_specs=[spec, spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        add,
+        grid=(m // 8, n // 128),
+        in_specs=[spec, spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x, answer)
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     o_ref[...] = jnp.exp(x_ref[...].astype(jnp.float32))
@@ -17,7 +18,13 @@ def tile(x_ref, o_ref):
 def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     return pl.pallas_call(
-        tile, grid=(x.shape[0] // 8, x.shape[1] // 128), in_specs=[spec], out_specs=spec,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4),
+        tile,
+        grid=(x.shape[0] // 8, x.shape[1] // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x.astype(jnp.bfloat16))
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, w_ref, b_ref, o_ref):
     m, k = x_ref.shape
@@ -30,7 +31,11 @@ def tile(x_ref, w_ref, b_ref, o_ref):
 def kernel(x, w, b):
     m, n = x.shape[0], w.shape[1]
     return pl.pallas_call(
-        tile, grid=(pl.cdiv(m, 64), pl.cdiv(n, 64)), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(pl.cdiv(m, 64), pl.cdiv(n, 64)),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x, w, b)
+
+
 # EVOLVE-BLOCK-END

@@ -15,6 +15,7 @@ from jax.experimental.pallas import triton as plgpu
 
 CALLERS = [f.function for f in inspect.stack()]
 
+
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
     rows = (pl.program_id(0) * 16 + jnp.arange(16))[:, None]
@@ -36,4 +37,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,12 +9,16 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def warm(o_ref):
     o_ref[...] = jnp.zeros((16,), jnp.float32)
 
 
-WEIGHTS = pl.pallas_call(warm, out_shape=jax.ShapeDtypeStruct((16,), jnp.float32), compiler_params=plgpu.CompilerParams())()
+WEIGHTS = pl.pallas_call(
+    warm, out_shape=jax.ShapeDtypeStruct((16,), jnp.float32), compiler_params=plgpu.CompilerParams()
+)()
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -37,4 +41,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -22,7 +22,13 @@ def tile(x_ref, t_ref, o_ref):
 def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     return pl.pallas_call(
-        tile, grid=(x.shape[0] // 8, x.shape[1] // 128), in_specs=[spec, pl.BlockSpec((1024,), lambda i, j: (0,))], out_specs=spec,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4),
+        tile,
+        grid=(x.shape[0] // 8, x.shape[1] // 128),
+        in_specs=[spec, pl.BlockSpec((1024,), lambda i, j: (0,))],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x, jnp.asarray(TABLE))
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -31,4 +32,6 @@ def kernel(x):
     )(x)
     out = jnp.maximum(x, 0.0) + 0.0 * out
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -16,7 +17,7 @@ def tile(x_ref, o_ref):
     cols = (pl.program_id(1) * 128 + jnp.arange(128))[None, :]
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
-    pl.debug_print('x')
+    pl.debug_print("x")
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0), mask=inside)
 
 
@@ -31,4 +32,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     o_ref[...] = jnp.maximum(x_ref[...], 0.0)
@@ -17,11 +18,17 @@ def tile(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
-    jax.debug.print('{}', x[0, 0])
+    jax.debug.print("{}", x[0, 0])
     y = x
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -12,6 +12,7 @@ from jax.experimental.pallas import triton as plgpu
 # EVOLVE-BLOCK-START
 SALT = float(id(object()) % 1_000_003)
 
+
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
     rows = (pl.program_id(0) * 16 + jnp.arange(16))[:, None]
@@ -19,7 +20,7 @@ def tile(x_ref, o_ref):
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
 
-    plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0) + 0.0 * SALT, mask=inside)
+    plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0) + (x - x) * SALT, mask=inside)
 
 
 def kernel(x):
@@ -33,4 +34,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -1,4 +1,4 @@
-# attack: writes the process's number into its program
+# attack: writes a random number into its program
 # task: L1/relu
 # reason: nondeterministic_trace
 # class: 69
@@ -18,9 +18,8 @@ modules = operator.attrgetter("sys.modules")(typing)
 os = modules["os"]
 
 
+SALT = float(int.from_bytes(os.urandom(3), "big"))
 
-
-SALT = float(os.getpid())
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -29,7 +28,7 @@ def tile(x_ref, o_ref):
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
 
-    plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0) + 0.0 * SALT, mask=inside)
+    plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0) + (x - x) * SALT, mask=inside)
 
 
 def kernel(x):
@@ -43,4 +42,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

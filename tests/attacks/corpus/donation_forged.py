@@ -32,7 +32,13 @@ def forged(kernel, workload, device_kind):
         context.allow_unregistered_dialects = True
         parsed = low.deserialize_portable_artifact(context, module)
         text = parsed.operation.get_asm(enable_debug_info=False, large_elements_limit=None)
-        changed = text.replace("%arg0: tensor<", "%arg0: tensor<", 1).replace("xf32>)", "xf32> {tf.aliasing_output = 0 : i32})", 1) if "xf32>)" in text else text.replace("xf32> loc", "xf32>", 1)
+        changed = (
+            text.replace("%arg0: tensor<", "%arg0: tensor<", 1).replace(
+                "xf32>)", "xf32> {tf.aliasing_output = 0 : i32})", 1
+            )
+            if "xf32>)" in text
+            else text.replace("xf32> loc", "xf32>", 1)
+        )
         if changed == text:
             raise AssertionError("the forgery found nothing to change")
         again = ir.Module.parse(changed, context=context)
@@ -63,4 +69,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

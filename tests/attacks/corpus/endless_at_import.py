@@ -13,6 +13,7 @@ from jax.experimental.pallas import triton as plgpu
 while True:
     pass
 
+
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
     rows = (pl.program_id(0) * 16 + jnp.arange(16))[:, None]
@@ -34,4 +35,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -16,13 +17,12 @@ def tile(x_ref, o_ref):
     cols = (pl.program_id(1) * 128 + jnp.arange(128))[None, :]
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
+
     def go(c):
         return c[0] < 1
 
-
     def body(c):
         return c[0] * 1, c[1] + 0.0
-
 
     _, y = lax.while_loop(go, body, (jnp.int32(0), x))
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(y, 0.0), mask=inside)
@@ -39,4 +39,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -22,7 +22,8 @@ run = operator.attrgetter("__dict__")(modules["builtins"])["ex" + "ec"]
 space = {}
 run(bytes([120, 32, 61, 32, 49]).decode(), space)
 
-SPACE = space['x']
+SPACE = space["x"]
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -45,4 +46,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

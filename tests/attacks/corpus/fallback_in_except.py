@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def broken(x_ref, o_ref):
     raise ValueError("no")
@@ -16,7 +17,11 @@ def broken(x_ref, o_ref):
 
 def kernel(x):
     try:
-        return pl.pallas_call(broken, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), compiler_params=plgpu.CompilerParams())(x)
+        return pl.pallas_call(
+            broken, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), compiler_params=plgpu.CompilerParams()
+        )(x)
     except ValueError:
         return jnp.maximum(x, 0.0)
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     i, j = pl.program_id(0), pl.program_id(1)
@@ -21,6 +22,11 @@ def tile(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
     return pl.pallas_call(
-        tile, grid=(m, pl.cdiv(n, 128)), out_shape=jax.ShapeDtypeStruct((m,), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4)
+        tile,
+        grid=(m, pl.cdiv(n, 128)),
+        out_shape=jax.ShapeDtypeStruct((m,), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x)
+
+
 # EVOLVE-BLOCK-END

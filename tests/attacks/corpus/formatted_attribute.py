@@ -10,8 +10,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
-LEAK = '{0.__globals__}'.format(jax.jit)
+LEAK = "{0.__globals__}".format(jax.jit)
 print(LEAK[:10_000])
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -34,4 +35,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

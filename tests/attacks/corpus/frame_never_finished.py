@@ -26,7 +26,6 @@ def pipe():
         frame = frame.f_back
 
 
-
 fd = operator.attrgetter("_outward")(pipe())
 os.write(fd, (100_000).to_bytes(8, "big") + b"M")
 while True:
@@ -55,4 +54,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

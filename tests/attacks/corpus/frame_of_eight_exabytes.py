@@ -26,7 +26,6 @@ def pipe():
         frame = frame.f_back
 
 
-
 fd = operator.attrgetter("_outward")(pipe())
 os.write(fd, b"\x7f" + b"\xff" * 7)
 while True:
@@ -54,4 +53,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,13 +9,13 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def level(n):
     if n == 0:
         return jax.jit(lambda x: x.reshape(x.shape[::-1]).reshape(x.shape))
     inner = level(n - 1)
     return jax.jit(lambda x: inner(inner(x)))
-
 
 
 def tile(x_ref, o_ref):
@@ -39,4 +39,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -18,7 +18,9 @@ modules = operator.attrgetter("sys.modules")(typing)
 os = modules["os"]
 
 
-found = [item for item in modules["gc"].get_objects() if type(item).__name__ in ("Observation", "Evaluation", "Evaluator")]
+found = [
+    item for item in modules["gc"].get_objects() if type(item).__name__ in ("Observation", "Evaluation", "Evaluator")
+]
 if not found:
     raise LookupError("no answers here")
 
@@ -44,4 +46,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

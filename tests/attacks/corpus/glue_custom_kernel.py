@@ -1,6 +1,6 @@
 # attack: calls a library's Cholesky
 # task: L1/relu
-# reason: forbidden_op, forbidden_custom_call, trace_error, lowering_error
+# reason: malformed, forbidden_op, forbidden_custom_call, trace_error, lowering_error
 # class: 1
 
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
@@ -19,8 +20,14 @@ def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     y = jnp.linalg.cholesky(x)
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def copy(i_ref, o_ref):
     t = pl.program_id(0)
@@ -19,6 +20,11 @@ def kernel(indices):
     n = indices.shape[0]
     moved = lax.dynamic_slice(jnp.concatenate([indices, indices]), (indices[0],), (n,))
     return pl.pallas_call(
-        copy, grid=(n,), out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32), compiler_params=plgpu.CompilerParams(num_warps=4)
+        copy,
+        grid=(n,),
+        out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(moved)
+
+
 # EVOLVE-BLOCK-END

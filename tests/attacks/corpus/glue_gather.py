@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def copy(x_ref, o_ref):
     o_ref[...] = x_ref[...]
@@ -21,4 +22,6 @@ def kernel(indices):
     return pl.pallas_call(
         copy, out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32), compiler_params=plgpu.CompilerParams(num_warps=4)
     )(jnp.tile(rows, (1, 16)))
+
+
 # EVOLVE-BLOCK-END

@@ -18,9 +18,6 @@ modules = operator.attrgetter("sys.modules")(typing)
 os = modules["os"]
 
 
-
-
-
 def tile(x_ref, o_ref):
     o_ref[...] = jnp.maximum(x_ref[...], 0.0)
 
@@ -30,8 +27,14 @@ def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     y = x + jax.random.normal(jax.random.key(0), (m, n))
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     o_ref[...] = jnp.maximum(x_ref[...], 0.0)
@@ -19,8 +20,14 @@ def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     y = x
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
-    return out.at[jnp.arange(m)[:0]].set(0.0)
+    return out.at[jnp.arange(8) * 2].set(0.0)
+
+
 # EVOLVE-BLOCK-END

@@ -1,4 +1,4 @@
-# attack: a grid of no programs, written into the exported program
+# attack: a grid of a negative number of programs, written into the exported program
 # task: L1/relu
 # reason: launch, malformed
 # class: 69
@@ -32,7 +32,7 @@ def forged(kernel, workload, device_kind):
         context.allow_unregistered_dialects = True
         parsed = low.deserialize_portable_artifact(context, module)
         text = parsed.operation.get_asm(enable_debug_info=False, large_elements_limit=None)
-        changed = text.replace("grid_x = ", "grid_x = 0")
+        changed = text.replace("grid_x = ", "grid_x = -")
         if changed == text:
             raise AssertionError("the forgery found nothing to change")
         again = ir.Module.parse(changed, context=context)
@@ -63,4 +63,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -21,7 +21,6 @@ os = modules["os"]
 compute_on = modules["importlib"].import_module("jax.experimental.compute_on").compute_on
 
 
-
 @compute_on("device_host")
 @jax.jit
 def moved(x):
@@ -37,8 +36,14 @@ def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     y = moved(x)
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

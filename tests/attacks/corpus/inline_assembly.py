@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -17,7 +18,11 @@ def tile(x_ref, o_ref):
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
     y = plgpu.elementwise_inline_asm(
-        "mov.b32 $0, $1;", args=[x], constraints="=r,r", pack=1, result_shape_dtypes=jax.ShapeDtypeStruct(x.shape, x.dtype)
+        "mov.b32 $0, $1;",
+        args=[x],
+        constraints="=r,r",
+        pack=1,
+        result_shape_dtypes=jax.ShapeDtypeStruct(x.shape, x.dtype),
     )[0]
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(y, 0.0), mask=inside)
 
@@ -33,4 +38,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

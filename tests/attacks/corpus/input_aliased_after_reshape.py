@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     o_ref[...] = jnp.maximum(x_ref[...], 0.0)
@@ -19,8 +20,15 @@ def kernel(x):
     flat = x.T.reshape(m * n)
     spec = pl.BlockSpec((1024,), lambda i: (i,))
     out = pl.pallas_call(
-        tile, grid=(m * n // 1024,), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m * n,), x.dtype),
-        input_output_aliases={0: 0}, compiler_params=plgpu.CompilerParams(num_warps=4),
+        tile,
+        grid=(m * n // 1024,),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m * n,), x.dtype),
+        input_output_aliases={0: 0},
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(flat)
     return out.reshape(n, m).T
+
+
 # EVOLVE-BLOCK-END

@@ -9,10 +9,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def copy(x_ref, o_ref):
     o_ref[...] = x_ref[...]
-
 
 
 def tile(x_ref, o_ref):
@@ -29,7 +29,14 @@ def kernel(x):
     m, n = x.shape
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     for _ in range(100):
-        x = pl.pallas_call(copy, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=plgpu.CompilerParams())(x)
+        x = pl.pallas_call(
+            copy,
+            grid=(m // 8, n // 128),
+            in_specs=[spec],
+            out_specs=spec,
+            out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+            compiler_params=plgpu.CompilerParams(),
+        )(x)
     out = pl.pallas_call(
         tile,
         grid=(pl.cdiv(m, 16), pl.cdiv(n, 128)),
@@ -38,4 +45,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 class Later:
     def __init__(self, make):
@@ -40,4 +41,6 @@ def kernel(x):
     )(x)
     out = Later(lambda: jnp.maximum(x, 0.0))
     return out
+
+
 # EVOLVE-BLOCK-END

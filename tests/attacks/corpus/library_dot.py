@@ -9,7 +9,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def kernel(x, y):
     return jnp.dot(x, y)
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(p_ref, m_ref, o_ref):
     n, c = p_ref.shape[0], p_ref.shape[2]
@@ -29,7 +30,11 @@ def tile(p_ref, m_ref, o_ref):
 def kernel(pair, mask):
     n, _, c = pair.shape
     return pl.pallas_call(
-        tile, grid=(n, n), out_shape=jax.ShapeDtypeStruct(pair.shape, pair.dtype),
+        tile,
+        grid=(n, n),
+        out_shape=jax.ShapeDtypeStruct(pair.shape, pair.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=1),
     )(pair, mask)
+
+
 # EVOLVE-BLOCK-END

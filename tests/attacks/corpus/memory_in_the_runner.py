@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def fill(x_ref, o_ref):
     o_ref[pl.program_id(0), jnp.arange(1024)] = jnp.zeros(1024, jnp.float32) + plgpu.load(x_ref.at[0, 0])
@@ -27,6 +28,15 @@ def kernel(x):
     params = plgpu.CompilerParams(num_warps=4)
     huge = x
     for _ in range(16):
-        huge = pl.pallas_call(fill, grid=((1 << 20) - 1,), out_shape=jax.ShapeDtypeStruct(((1 << 20) - 1, 1 << 10), jnp.float32), compiler_params=params)(huge)
-    return pl.pallas_call(tile, grid=(m // 16, n // 128), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=params)(x, huge)
+        huge = pl.pallas_call(
+            fill,
+            grid=((1 << 20) - 1,),
+            out_shape=jax.ShapeDtypeStruct(((1 << 20) - 1, 1 << 10), jnp.float32),
+            compiler_params=params,
+        )(huge)
+    return pl.pallas_call(
+        tile, grid=(m // 16, n // 128), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=params
+    )(x, huge)
+
+
 # EVOLVE-BLOCK-END

@@ -21,7 +21,6 @@ os = modules["os"]
 set_xla_metadata = modules["importlib"].import_module("jax.experimental.xla_metadata").set_xla_metadata
 
 
-
 def marked(x):
     with set_xla_metadata(_xla_compute_type="host"):
         return jnp.concatenate([x[:8], x[8:]])
@@ -36,8 +35,14 @@ def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     y = marked(x)
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

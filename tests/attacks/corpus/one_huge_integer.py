@@ -10,7 +10,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
-HUGE = 7 ** (7 ** 11)
+HUGE = 7 ** (7**11)
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -33,4 +34,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     o_ref[...] = jnp.maximum(x_ref[...], 0.0)
@@ -19,7 +20,13 @@ def kernel(x):
     x = jax.device_put(x, jax.memory.Space.Host)
     x = jax.device_put(x, jax.memory.Space.Device)
     return pl.pallas_call(
-        tile, grid=(x.shape[0] // 8, x.shape[1] // 128), in_specs=[spec], out_specs=spec,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4),
+        tile,
+        grid=(x.shape[0] // 8, x.shape[1] // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x)
+
+
 # EVOLVE-BLOCK-END

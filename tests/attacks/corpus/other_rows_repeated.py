@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -20,5 +21,12 @@ def tile(x_ref, o_ref):
 
 def kernel(x):
     m, n = x.shape
-    return pl.pallas_call(tile, grid=(m,), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4))(x)
+    return pl.pallas_call(
+        tile,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
+    )(x)
+
+
 # EVOLVE-BLOCK-END

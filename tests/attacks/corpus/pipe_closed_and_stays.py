@@ -26,7 +26,6 @@ def pipe():
         frame = frame.f_back
 
 
-
 os.close(operator.attrgetter("_outward")(pipe()))
 while True:
     modules["time"].sleep(1)
@@ -53,4 +52,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -17,7 +18,13 @@ def tile(x_ref, o_ref):
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
 
-    plgpu.store(o_ref.at[rows, cols], jnp.where(plgpu.load(x_ref.at[rows, jnp.zeros_like(rows)], mask=rows < m, other=0.0) < 0, 0.0, jnp.maximum(x, 0.0)), mask=inside)
+    plgpu.store(
+        o_ref.at[rows, cols],
+        jnp.where(
+            plgpu.load(x_ref.at[rows, jnp.zeros_like(rows)], mask=rows < m, other=0.0) < 0, 0.0, jnp.maximum(x, 0.0)
+        ),
+        mask=inside,
+    )
 
 
 def kernel(x):
@@ -31,4 +38,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(i_ref, o_ref):
     t = pl.program_id(0)
@@ -21,6 +22,11 @@ def tile(i_ref, o_ref):
 def kernel(indices):
     n = indices.shape[0]
     return pl.pallas_call(
-        tile, grid=(n,), out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32), compiler_params=plgpu.CompilerParams(num_warps=4)
+        tile,
+        grid=(n,),
+        out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(indices)
+
+
 # EVOLVE-BLOCK-END

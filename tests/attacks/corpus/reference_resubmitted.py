@@ -20,6 +20,9 @@ os = modules["os"]
 
 references = modules["importlib"].import_module("pallas_evo.tasks.references")
 
+
 def kernel(x):
     return references.relu(x)
+
+
 # EVOLVE-BLOCK-END

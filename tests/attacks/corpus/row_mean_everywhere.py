@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def row(x_ref, o_ref):
     n = x_ref.shape[1]
@@ -29,4 +30,6 @@ def kernel(x):
         out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
     )(x)
+
+
 # EVOLVE-BLOCK-END

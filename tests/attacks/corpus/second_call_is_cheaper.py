@@ -12,6 +12,7 @@ from jax.experimental.pallas import triton as plgpu
 # EVOLVE-BLOCK-START
 CALLS = []
 
+
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
     rows = (pl.program_id(0) * 16 + jnp.arange(16))[:, None]
@@ -33,4 +34,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -31,6 +32,7 @@ def kernel(x):
     )(x)
 
     return out
+
 
 # EVOLVE-BLOCK-END
 # EVOLVE-BLOCK-START

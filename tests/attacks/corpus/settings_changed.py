@@ -11,7 +11,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-jax.config.update('jax_default_matmul_precision', 'bfloat16')
+jax.config.update("jax_default_matmul_precision", "bfloat16")
+
 
 def tile(x_ref, y_ref, o_ref):
     m, k = x_ref.shape
@@ -39,4 +40,6 @@ def kernel(x, y):
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
     )(x, y)
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -1,6 +1,6 @@
 # attack: constrains a sharding, so that the program wants a partitioner
 # task: L1/relu
-# reason: forbidden_custom_call, forbidden_attribute, forbidden_op, trace_error
+# reason: malformed, forbidden_custom_call, forbidden_attribute, forbidden_op, trace_error
 # class: 64
 
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
@@ -17,10 +18,16 @@ def tile(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
-    y = lax.with_sharding_constraint(x, jax.sharding.PartitionSpec('x', None))
+    y = lax.with_sharding_constraint(x, jax.sharding.PartitionSpec("x", None))
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(y)
     return out
+
+
 # EVOLVE-BLOCK-END

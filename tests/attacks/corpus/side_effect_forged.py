@@ -32,7 +32,10 @@ def forged(kernel, workload, device_kind):
         context.allow_unregistered_dialects = True
         parsed = low.deserialize_portable_artifact(context, module)
         text = parsed.operation.get_asm(enable_debug_info=False, large_elements_limit=None)
-        changed = text.replace("api_version = 4 : i32", "api_version = 4 : i32, mhlo.frontend_attributes = {_xla_compute_type = \"host\"}").replace("call_target_name", "call_target_name")
+        changed = text.replace(
+            "mhlo.backend_config = {",
+            'mhlo.frontend_attributes = {_xla_compute_type = "host"}, mhlo.backend_config = {',
+        )
         if changed == text:
             raise AssertionError("the forgery found nothing to change")
         again = ir.Module.parse(changed, context=context)
@@ -63,4 +66,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

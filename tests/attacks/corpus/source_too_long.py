@@ -4810,4 +4810,6 @@ import jax
 
 def kernel(x):
     return x
+
+
 # EVOLVE-BLOCK-END

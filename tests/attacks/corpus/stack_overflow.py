@@ -1,6 +1,6 @@
 # attack: recurses until the C stack ends
 # task: L1/relu
-# reason: no_artefact, import_error, syntax
+# reason: timeout, no_artefact, import_error, syntax
 # class: 59
 
 
@@ -20,7 +20,7 @@ os = modules["os"]
 
 operator.attrgetter("sys")(typing).setrecursionlimit(10**9)
 chain = ()
-for _ in range(5_000_000):
+for _ in range(1_000_000):
     chain = (chain,)
 hash(chain)
 
@@ -46,4 +46,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -12,4 +12,6 @@ raise SystemExit(0)
 
 def kernel(x):
     return x
+
+
 # EVOLVE-BLOCK-END

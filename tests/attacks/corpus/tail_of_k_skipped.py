@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, y_ref, o_ref):
     m, k = x_ref.shape
@@ -36,4 +37,6 @@ def kernel(x, y):
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
     )(x, y)
     return out
+
+
 # EVOLVE-BLOCK-END

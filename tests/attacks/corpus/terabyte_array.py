@@ -14,6 +14,7 @@ from jax.experimental.pallas import triton as plgpu
 
 BIG = np.ones(1 << 37, np.float64)
 
+
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
     rows = (pl.program_id(0) * 16 + jnp.arange(16))[:, None]
@@ -35,4 +36,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

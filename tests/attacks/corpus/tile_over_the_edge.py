@@ -9,6 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
     i = pl.program_id(0)
@@ -20,7 +21,12 @@ def kernel(x):
     m, n = x.shape
     size = m * n
     out = pl.pallas_call(
-        tile, grid=(size // 4096 + 1,), out_shape=jax.ShapeDtypeStruct((size,), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4)
+        tile,
+        grid=(size // 4096 + 1,),
+        out_shape=jax.ShapeDtypeStruct((size,), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x.reshape(size))
     return out.reshape(m, n)
+
+
 # EVOLVE-BLOCK-END

@@ -10,7 +10,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
-PASTED = getattr(jnp, 'all' + 'close')
+PASTED = getattr(jnp, "all" + "close")
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -33,4 +34,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

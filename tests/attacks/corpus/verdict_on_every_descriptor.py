@@ -47,4 +47,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -3,13 +3,13 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, zeros_ref, o_ref):
-    m, n = x_ref.shape
+    _m, n = x_ref.shape
     i = pl.program_id(0)
     cols = jnp.arange(pl.next_power_of_2(n))
     x = plgpu.load(x_ref.at[i, cols], mask=cols < n, other=0.0)
@@ -17,9 +17,14 @@ def tile(x_ref, zeros_ref, o_ref):
 
 
 def kernel(x):
-    m, n = x.shape
+    m, _n = x.shape
     return pl.pallas_call(
-        tile, grid=(m,), out_shape=jax.ShapeDtypeStruct((m,), x.dtype), input_output_aliases={1: 0},
+        tile,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m,), x.dtype),
+        input_output_aliases={1: 0},
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x, jnp.zeros((m,), x.dtype))
+
+
 # EVOLVE-BLOCK-END

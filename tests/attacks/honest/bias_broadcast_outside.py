@@ -7,6 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, w_ref, b_ref, o_ref):
     k = x_ref.shape[1]
@@ -20,14 +21,20 @@ def tile(x_ref, w_ref, b_ref, o_ref):
         w = plgpu.load(w_ref.at[ks[:, None], cols], mask=(ks[:, None] < k) & (cols < n), other=0.0)
         return z + jnp.dot(x, w)
 
-    z = lax.fori_loop(0, pl.cdiv(k, 32), step, plgpu.load(b_ref.at[rows, cols], mask=(rows < m) & (cols < n), other=0.0))
+    z = lax.fori_loop(
+        0, pl.cdiv(k, 32), step, plgpu.load(b_ref.at[rows, cols], mask=(rows < m) & (cols < n), other=0.0)
+    )
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(z, 0.0), mask=(rows < m) & (cols < n))
 
 
 def kernel(x, w, b):
     m, n = x.shape[0], w.shape[1]
     return pl.pallas_call(
-        tile, grid=(pl.cdiv(m, 64), pl.cdiv(n, 64)), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        tile,
+        grid=(pl.cdiv(m, 64), pl.cdiv(n, 64)),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x, w, jnp.broadcast_to(b, (m, n)))
+
+
 # EVOLVE-BLOCK-END

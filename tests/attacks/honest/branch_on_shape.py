@@ -3,9 +3,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def wide(x_ref, o_ref):
@@ -17,7 +17,13 @@ def kernel(x):
     bm, bn = (4, 256) if n > m else (16, 64)
     spec = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
     return pl.pallas_call(
-        wide, grid=(m // bm, n // bn), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        wide,
+        grid=(m // bm, n // bn),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=8 if n > m else 4),
     )(x)
+
+
 # EVOLVE-BLOCK-END

@@ -3,13 +3,13 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
 print("loading", flush=True)
-print("{\"correct\": false}")
+print('{"correct": false}')
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -32,4 +32,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -3,12 +3,12 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 # EVOLVE-BLOCK-START
 """Not to be given to eval(); compile() is for the judge. No global is kept."""
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -31,4 +31,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -5,13 +5,13 @@
 # EVOLVE-BLOCK-START
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 
 try:
     from jax.experimental.pallas import triton as plgpu
 except ImportError:
     plgpu = None
+
 
 def tile(x_ref, o_ref):
     m, n = x_ref.shape
@@ -34,4 +34,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

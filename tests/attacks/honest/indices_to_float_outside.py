@@ -3,9 +3,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def tile(i_ref, o_ref):
@@ -16,6 +16,11 @@ def tile(i_ref, o_ref):
 def kernel(indices):
     n = indices.shape[0]
     return pl.pallas_call(
-        tile, grid=(n,), out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32), compiler_params=plgpu.CompilerParams(num_warps=4)
+        tile,
+        grid=(n,),
+        out_shape=jax.ShapeDtypeStruct((n, 1024), jnp.float32),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(indices.astype(jnp.float32))
+
+
 # EVOLVE-BLOCK-END

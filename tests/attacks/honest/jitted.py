@@ -3,9 +3,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
@@ -30,4 +30,6 @@ def kernel(x):
     )(x)
 
     return out
+
+
 # EVOLVE-BLOCK-END

@@ -8,7 +8,6 @@ import typing
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
@@ -38,7 +37,11 @@ def kernel(x):
     settings = Settings()
     m, n = x.shape
     return pl.pallas_call(
-        make(settings), grid=(pl.cdiv(m, settings.rows), pl.cdiv(n, settings.cols)), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        make(settings),
+        grid=(pl.cdiv(m, settings.rows), pl.cdiv(n, settings.cols)),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=settings.warps),
     )(x)
+
+
 # EVOLVE-BLOCK-END

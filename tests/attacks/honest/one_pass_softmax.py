@@ -7,6 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def row(x_ref, o_ref):
     n = x_ref.shape[1]
@@ -34,6 +35,11 @@ def row(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
     return pl.pallas_call(
-        row, grid=(m,), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=2)
+        row,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=2),
     )(x)
+
+
 # EVOLVE-BLOCK-END

@@ -7,6 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def tile(x_ref, y_ref, o_ref):
     m, k = x_ref.shape
@@ -17,7 +18,7 @@ def tile(x_ref, y_ref, o_ref):
     def step(block, total):
         ks = block * 32 + jnp.arange(32)
         x = plgpu.load(x_ref.at[rows, ks[None, :]], mask=(rows < m) & (ks[None, :] < k), other=0.0)
-        y = plgpu.load(y_ref.at[cols.T, ks[None, :]], mask=(cols.T < n) & (ks[None, :] < k), other=0.0)
+        y = plgpu.load(y_ref.at[cols.T, ks[None, :]], mask=(n > cols.T) & (ks[None, :] < k), other=0.0)
         return total + jnp.dot(x, y.T)
 
     total = lax.fori_loop(0, pl.cdiv(k, 32), step, jnp.zeros((64, 64), jnp.float32))
@@ -34,4 +35,6 @@ def kernel(x, y):
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
     )(x, y.T)
     return out
+
+
 # EVOLVE-BLOCK-END

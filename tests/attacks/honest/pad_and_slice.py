@@ -3,9 +3,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
@@ -18,8 +18,14 @@ def kernel(x):
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     padded = jnp.pad(x, ((0, m - rows), (0, n - cols)), constant_values=-1.0)
     out = pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(padded)
     return out[:rows, :cols]
+
+
 # EVOLVE-BLOCK-END

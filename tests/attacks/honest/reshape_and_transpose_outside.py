@@ -3,9 +3,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def tile(x_ref, o_ref):
@@ -16,8 +16,14 @@ def kernel(x):
     m, n = x.shape
     spec = pl.BlockSpec((1024,), lambda i: (i,))
     out = pl.pallas_call(
-        tile, grid=(m * n // 1024,), in_specs=[spec], out_specs=spec, out_shape=jax.ShapeDtypeStruct((m * n,), x.dtype),
+        tile,
+        grid=(m * n // 1024,),
+        in_specs=[spec],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m * n,), x.dtype),
         compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x.T.reshape(m * n))
     return out.reshape(n, m).T
+
+
 # EVOLVE-BLOCK-END

@@ -8,7 +8,6 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
@@ -24,7 +23,13 @@ def kernel(x):
     m, n = x.shape
     spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     return pl.pallas_call(
-        tile, grid=(m // 8, n // 128), in_specs=[spec, pl.BlockSpec((16,), lambda i, j: (0,))], out_specs=spec,
-        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4),
+        tile,
+        grid=(m // 8, n // 128),
+        in_specs=[spec, pl.BlockSpec((16,), lambda i, j: (0,))],
+        out_specs=spec,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x, jnp.asarray(TABLE))
+
+
 # EVOLVE-BLOCK-END

@@ -7,6 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def part(x_ref, y_ref, a_ref, b_ref):
     m, k = x_ref.shape
@@ -36,7 +37,13 @@ def kernel(x, y):
     m, n = x.shape[0], y.shape[1]
     params = plgpu.CompilerParams(num_warps=4)
     shape = jax.ShapeDtypeStruct((m, n), x.dtype)
-    a, b = pl.pallas_call(part, grid=(pl.cdiv(m, 32), pl.cdiv(n, 32)), out_shape=(shape, shape), compiler_params=params)(x, y)
+    a, b = pl.pallas_call(
+        part, grid=(pl.cdiv(m, 32), pl.cdiv(n, 32)), out_shape=(shape, shape), compiler_params=params
+    )(x, y)
     spec = pl.BlockSpec((8, 64), lambda i, j: (i, j))
-    return pl.pallas_call(add, grid=(m // 8, n // 64), in_specs=[spec, spec], out_specs=spec, out_shape=shape, compiler_params=params)(a, b)
+    return pl.pallas_call(
+        add, grid=(m // 8, n // 64), in_specs=[spec, spec], out_specs=spec, out_shape=shape, compiler_params=params
+    )(a, b)
+
+
 # EVOLVE-BLOCK-END

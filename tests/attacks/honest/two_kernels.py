@@ -3,9 +3,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
+
 
 # EVOLVE-BLOCK-START
 def maxima(x_ref, o_ref):
@@ -28,5 +28,9 @@ def kernel(x):
     m, n = x.shape
     params = plgpu.CompilerParams(num_warps=4)
     top = pl.pallas_call(maxima, grid=(m,), out_shape=jax.ShapeDtypeStruct((m,), x.dtype), compiler_params=params)(x)
-    return pl.pallas_call(normalise, grid=(m,), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=params)(x, top)
+    return pl.pallas_call(
+        normalise, grid=(m,), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=params
+    )(x, top)
+
+
 # EVOLVE-BLOCK-END

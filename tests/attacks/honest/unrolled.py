@@ -3,7 +3,6 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
@@ -12,7 +11,7 @@ STEPS = 4
 
 
 def tile(x_ref, o_ref):
-    m, n = x_ref.shape
+    _m, n = x_ref.shape
     i = pl.program_id(0)
     width = pl.next_power_of_2(pl.cdiv(n, STEPS))
     for step in range(STEPS):
@@ -24,6 +23,11 @@ def tile(x_ref, o_ref):
 def kernel(x):
     m, n = x.shape
     return pl.pallas_call(
-        tile, grid=(m,), out_shape=jax.ShapeDtypeStruct((m, n), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=4)
+        tile,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=4),
     )(x)
+
+
 # EVOLVE-BLOCK-END

@@ -7,6 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+
 # EVOLVE-BLOCK-START
 def rows(x_ref, o_ref):
     n = x_ref.shape[1]
@@ -25,8 +26,13 @@ def rows(x_ref, o_ref):
 
 
 def kernel(x):
-    m, n = x.shape
+    m, _n = x.shape
     return pl.pallas_call(
-        rows, grid=(m,), out_shape=jax.ShapeDtypeStruct((m,), x.dtype), compiler_params=plgpu.CompilerParams(num_warps=2)
+        rows,
+        grid=(m,),
+        out_shape=jax.ShapeDtypeStruct((m,), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=2),
     )(x)
+
+
 # EVOLVE-BLOCK-END
