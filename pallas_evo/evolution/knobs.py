@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 _CONSTANT = re.compile(r"^([A-Z][A-Z0-9_]*)( *= *)(\d+)(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
 
-_POWERS = tuple(1 << power for power in range(0, 13))
+_POWERS = tuple(1 << power for power in range(13))
 
 _RANGES: tuple[tuple[str, int, int], ...] = (  # name's beginning, least and largest value, both powers of two
     ("BLOCK_", 1, 2048),
