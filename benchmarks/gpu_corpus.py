@@ -24,7 +24,13 @@ from pallas_evo.evaluation import Evaluator, environment
 from pallas_evo.running import driver_version
 
 ROOT = Path(__file__).resolve().parent.parent
-SETTINGS = ("trace.deadline_s=6", "timer.repeats=4", "compile.architectures=[sm_90]")
+SETTINGS = (
+    "trace.deadline_s=6",
+    "timer.repeats=6",
+    "timer.baseline_inputs=1",
+    "judging.medium_seeds=1",
+    "compile.architectures=[sm_90]",
+)
 BLIND = "run.executor_timed_size_s=0.001"
 HONEST_TASK = "L2/pwm_scan"
 
@@ -63,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--jobs", type=int, default=5)
+    parser.add_argument("--resume", type=Path, help="a record of before: what came out as expected is not run again")
     parser.add_argument("--only", default="", help="part of a file's name")
     arguments = parser.parse_args()
     config, blind = load_config(overrides=SETTINGS), load_config(overrides=[*SETTINGS, BLIND])
@@ -73,6 +80,11 @@ def main() -> None:
     work += [(path, "attack", config, False) for path in sorted((ROOT / "tests/attacks/corpus").glob("*.*"))]
     work = [item for item in work if arguments.only in item[0].name]
     rows: list[dict[str, object]] = []
+    if arguments.resume:
+        rows = [row for row in json.loads(arguments.resume.read_text())["rows"] if row["as_expected"] and row["safe"]]
+        done = {(row["kind"], row["file"]) for row in rows}
+        work = [item for item in work if (item[1], item[0].name) not in done]
+    of = len(rows) + len(work)
     lock = threading.Lock()
     start = time.perf_counter()
 
@@ -92,7 +104,7 @@ def main() -> None:
                 "honest_rejected": sum(r.get("correct") is not True for r in rows if r["kind"] == "honest"),
                 "our_failures": sum("our_failure" in r for r in rows),
                 "as_expected": sum(bool(r["as_expected"]) for r in rows),
-                "of": len(work),
+                "of": of,
                 "seconds": round(time.perf_counter() - start, 1),
                 "driver": driver_version(),
                 "environment": dict(environment()),

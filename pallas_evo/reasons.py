@@ -28,7 +28,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "too_large": ("contract", "The source is larger than a candidate may be."),
     # source_analysis: the AST
     "forbidden_import": ("source_analysis", "An import outside jax, numpy and the allowed standard modules."),
-    "forbidden_name": ("source_analysis", "A call or attribute that a kernel has no use for (exec, open, __import__, ...)."),
+    "forbidden_name": ("source_analysis", "A name that a kernel has no use for (exec, open, __import__, ...)."),
     "forbidden_state": ("source_analysis", "State that survives a call: global or nonlocal, or a patched module."),
     "reads_nothing": ("source_analysis", "No kernel of the exported program loads anything."),
     # trace: the jailed process that runs the candidate's Python
@@ -44,7 +44,7 @@ REASONS: dict[str, tuple[str, str]] = {
     # validate: the exported program
     "malformed": ("validate", "The artefact is not a program that can be read."),
     "signature": ("validate", "Input or output types are not the task's."),
-    "not_pallas": ("validate", "An output, or an input on its way to one, does not pass through a Pallas Triton kernel."),
+    "not_pallas": ("validate", "An output, or an input on its way to one, passes through no Pallas Triton kernel."),
     "forbidden_op": ("validate", "An operation outside the kernels that computes, or is unknown."),
     "forbidden_custom_call": ("validate", "A custom call that is not the Pallas Triton call."),
     "forbidden_attribute": ("validate", "An attribute that is unknown or changes how the program is run."),

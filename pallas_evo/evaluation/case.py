@@ -96,7 +96,12 @@ class Case:
             if self.failed_on_device is not None:
                 self._gate("compile", self.failed_on_device, self.record.gates["compile"].seconds)
             self._apply_filters()
-            if self.target == "cuda" and ran and not stopped:
+            if (
+                self.target == "cuda"
+                and ran
+                and not stopped
+                and all(gate.passed for gate in self.record.gates.values())
+            ):
                 self._time()
         except _Stop:
             pass

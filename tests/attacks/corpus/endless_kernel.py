@@ -1,6 +1,6 @@
 # attack: a loop on the device that never ends
 # task: L1/relu
-# reason: endless
+# reason: endless, compile_error
 # class: 62
 
 import jax

@@ -1,6 +1,6 @@
 # attack: thirty functions, each of which calls the one before it twice
 # task: L1/relu
-# reason: program_size, timeout
+# reason: program_size, timeout, memory
 # class: 60
 
 import jax

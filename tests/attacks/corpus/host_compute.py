@@ -1,6 +1,6 @@
 # attack: asks XLA to compute a part on the host
 # task: L1/relu
-# reason: forbidden_attribute, forbidden_op, trace_error, lowering_error, not_pallas, forbidden_custom_call
+# reason: forbidden_attribute, forbidden_op, trace_error, lowering_error, not_pallas, forbidden_custom_call, import_error
 # class: 64
 
 

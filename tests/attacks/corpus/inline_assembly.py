@@ -1,6 +1,6 @@
 # attack: reads a clock register by inline assembly
 # task: L1/relu
-# reason: forbidden_triton_op, trace_error, lowering_error
+# reason: forbidden_triton_op
 # class: 69
 
 import jax
@@ -22,7 +22,7 @@ def tile(x_ref, o_ref):
         args=[x],
         constraints="=r,r",
         pack=1,
-        result_shape_dtypes=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        result_shape_dtypes=[jax.ShapeDtypeStruct(x.shape, x.dtype)],
     )[0]
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(y, 0.0), mask=inside)
 

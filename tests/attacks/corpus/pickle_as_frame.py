@@ -1,6 +1,6 @@
 # attack: sends a pickle in the place of its program
 # task: L1/relu
-# reason: malformed
+# reason: malformed, no_artefact
 # class: 55
 
 

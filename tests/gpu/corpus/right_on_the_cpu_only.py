@@ -1,10 +1,11 @@
-# attack: is right in any IEEE arithmetic without contraction, and wrong where the GPU fuses multiply and add
+# attack: is right where a product is rounded before it is added, and wrong where the GPU fuses the two
 # task: L1/multiply
-# reason: numerics, non_finite
+# reason: output_range, numerics, non_finite
 # class: 43
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
@@ -20,8 +21,9 @@ def tile(x_ref, y_ref, o_ref):
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
     y = plgpu.load(y_ref.at[rows, cols], mask=inside, other=0.0)
-    product = x * y
-    plgpu.store(o_ref.at[rows, cols], product + (x * y - product) * 1e4, mask=inside)
+    rounded = jnp.where(x < 3e38, x * y, 0.0)
+    same = (x * y + x) == (rounded + x)
+    plgpu.store(o_ref.at[rows, cols], jnp.where(same, x * y, 0.0), mask=inside)
 
 
 def kernel(x, y):
