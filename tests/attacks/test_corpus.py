@@ -34,7 +34,7 @@ SIBLING_CANARY = "canary-of-another-process-91be02"
 HOME_CANARY = "canary-of-the-home-folder-7a60ee"
 MARKER = "pallas_evo_attack_was_here"
 ONLY_STATIC = ("contract", "source_analysis", "trace", "validate")
-HARMFUL = frozenset({"35", "51", "52", "53", "54", "59", "60", "61", "62"})
+HARMFUL = frozenset({"35", "51", "52", "53", "59", "60", "62"})
 COMPILES = importlib.util.find_spec("triton") is not None
 
 
@@ -196,7 +196,7 @@ def test_attack_is_refused_and_leaves_nothing_behind(entry: Entry, watch: Watch)
     assert all(character.isprintable() or character in "\n\t" for character in evaluation.text_feedback)
     assert evaluation.duration_s < 2 * DEADLINE_S + SLACK_S
     if HARMFUL & set(entry.classes):
-        after = watch.evaluate(HONEST, "run")
+        after = watch.evaluate(HONEST, "static")
         assert after.correct, f"after {entry.name}: {after.reason}: {after.message}"
         assert after.combined_score == 1.0
         watch.assert_untouched(after)

@@ -34,6 +34,7 @@ FIRST = {
     "input_impact": "bias_times_zero",
 }
 BEFORE = {  # gates that come earlier and see the same, and so must be off to see this one at work
+    "output_std": ["output_range"],
     "axes_variation": ["output_range", "output_std"],
     "input_impact": ["output_range", "output_std", "axes_variation"],
 }

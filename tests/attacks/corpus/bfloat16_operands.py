@@ -1,6 +1,6 @@
 # attack: rounds both operands to bfloat16
 # task: L1/matmul
-# reason: numerics
+# reason: numerics, output_range, output_std, axes_variation, input_impact
 # class: 43
 
 import jax

@@ -1,6 +1,6 @@
 # attack: adds up in float16
 # task: L1/softmax
-# reason: numerics
+# reason: numerics, output_range, output_std, axes_variation, input_impact
 # class: 43
 
 import jax
