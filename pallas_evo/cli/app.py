@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from pallas_evo import __version__
-from pallas_evo.cli import archive, doctor, evaluate, tasks
+from pallas_evo.cli import archive, doctor, evaluate, evolve, task_dir, tasks
 from pallas_evo.errors import PallasEvoError
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app = typer.Typer(
 )
 app.command("tasks")(tasks.tasks)
 app.command("evaluate")(evaluate.evaluate)
+app.command("evolve")(evolve.evolve)
+app.command("task-dir")(task_dir.task_dir)
 app.command("doctor")(doctor.doctor)
 app.add_typer(archive.app, name="archive")
 

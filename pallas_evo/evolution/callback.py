@@ -32,6 +32,11 @@ DEADLINE_S = 300.0
 RETRIES = 1
 ERROR_CHARACTERS = 2000
 
+
+class _Abandoned(WorkerFailed):
+    """Whoever asked for the judgement has ended."""
+
+
 _KEPT = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 _KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "JAX_", "XLA_", "TF_CPP_", "OMP_", "OPENBLAS_", "MKL_", "PALLAS_EVO_")
 
@@ -73,13 +78,13 @@ def judge_file(
         "config": str(Path(config).absolute()) if config else None,
         "overrides": list(overrides),
     }
-    end = time.monotonic() + deadline_s
+    end, parent = time.monotonic() + deadline_s, os.getppid()
     try:
         for left in range(retries, -1, -1):
             try:
-                answer = _ask_service(request) or _ask_process(request, end, deadline_s)
+                answer = _ask_service(request) or _ask_process(request, end, deadline_s, parent)
                 break
-            except UsageError:
+            except (UsageError, _Abandoned):
                 raise
             except PallasEvoError:
                 if left == 0 or time.monotonic() > end - 1:
@@ -100,7 +105,7 @@ def _ask_service(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _ask_process(request: Mapping[str, Any], end: float, deadline_s: float) -> dict[str, Any]:
+def _ask_process(request: Mapping[str, Any], end: float, deadline_s: float, parent: int) -> dict[str, Any]:
     """The answer of a judge process of its own, killed with all it started when time is up or when we end."""
     root = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryFile() as errors:
@@ -120,12 +125,11 @@ def _ask_process(request: Mapping[str, Any], end: float, deadline_s: float) -> d
                 child.stdin.write(json.dumps(request).encode() + b"\n")
                 child.stdin.flush()  # and left open: its end tells the child that we are gone
             reader.start()
-            parent = os.getppid()
             while reader.is_alive():
                 if time.monotonic() > end:
                     raise WorkerFailed(f"The judge did not answer within {deadline_s:g} s. Is this machine overloaded?")
                 if os.getppid() != parent:
-                    raise WorkerFailed("ShinkaEvolve is gone, so nobody waits for this judgement.")
+                    raise _Abandoned("ShinkaEvolve is gone, so nobody waits for this judgement.")
                 reader.join(0.1)
             answer = _read_answer(b"".join(parts))
         finally:

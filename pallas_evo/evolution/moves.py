@@ -220,7 +220,7 @@ _HINTS = (
     ', cache_modifier=".cg"',
     ', cache_modifier=".ca"',
 )
-_STORE_HINTS = ("", ', eviction_policy="evict_first"', ', cache_modifier=".cs"', ', cache_modifier=".wt"')
+_STORE_HINTS = ("", ', eviction_policy="evict_first"', ', eviction_policy="evict_last"')
 _HINT = re.compile(r', (?:eviction_policy|cache_modifier)="[.\w]+"')
 
 

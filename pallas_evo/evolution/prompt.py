@@ -77,8 +77,8 @@ def _device(task: Task, device: str | None, sizes: tuple[str, ...]) -> str:
     inputs = draw_inputs(task, dims_of(task, size), np.random.default_rng(0))  # type: ignore[arg-type]
     least = floor(task, inputs)
     return (
-        f"Device: {known.name}, {known.bandwidth_gb_s:,.0f} GB/s, {known.tf32_tflop_s:g} TFLOP/s dense TF32, up to 163 KB "
-        "of shared memory and 1024 threads a block, 255 registers a thread (spilling is slow). Roofline at "
+        f"Device: {known.name}, {known.bandwidth_gb_s:,.0f} GB/s, {known.tf32_tflop_s:g} TFLOP/s dense TF32, up to "
+        "163 KB of shared memory and 1024 threads a block, 255 registers a thread (spilling is slow). Roofline at "
         f"{size}: {floor_us(least, known):.2f} us, bound by {binds(least, known)}."
     )
 

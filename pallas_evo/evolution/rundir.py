@@ -84,8 +84,8 @@ def write_settings(folder: Path, settings: RunSettings) -> None:
     temporary.replace(folder / SETTINGS)
 
 
-def read_settings(path: Path) -> RunSettings | None:
-    """The settings in a file, or None where there is no file.
+def read_settings(path: Path, *, task: str | None = None) -> RunSettings | None:
+    """The settings in a file, or None where there is no file. `task` is for a budget, which names none.
 
     Raises:
         ConfigError: it holds no settings of a run.
@@ -101,6 +101,8 @@ def read_settings(path: Path) -> RunSettings | None:
             raise ConfigError(
                 f"{path}: {', '.join(sorted(unknown))} is no setting of a run ({', '.join(sorted(known))})."
             )
+        if task is not None:
+            content = {**content, "task": task}
         return RunSettings(**{k: tuple(v) if isinstance(v, list) else v for k, v in content.items()})
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: expected the settings of a run, came: {error}") from error

@@ -97,7 +97,7 @@ def evolve(
         if runner.our_failure is not None:
             store.finish_run(settings.run_id, status="failed", message=runner.our_failure)
             raise PallasEvoError(
-                f"{runner.our_failure} The run stopped, no score was learnt from it. When the cause is gone, go on with: "
+                f"{runner.our_failure} The run stopped, no score was learnt from it. When the cause is gone: "
                 f"pallas_evo evolve {task.id} --run-dir {folder}"
             )
         store.finish_run(settings.run_id)
