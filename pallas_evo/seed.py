@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -244,6 +245,9 @@ def _verify(
     wanted = [name for name in RUNGS if name not in outcome.rungs]
     found: dict[str, Rung] = {}
     for rung in verification.verify(outcome.task, source, wanted):
+        if rung.evaluation is not None:  # the verdict before what rests on it
+            store.add_evaluation((outcome.task.id, outcome.sha256), rung.evaluation)
+            rung = replace_fields(rung, evaluation=None)
         found[rung.name] = rung
         if rung.passed is not None:
             store.add_verification(
@@ -331,7 +335,7 @@ def _print_table(outcomes: Sequence[Outcome]) -> None:
     mark = {True: "✓", False: "✗", None: "·"} if unicode else {True: "yes", False: "NO", None: "-"}
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, safe_box=True)
     table.add_column("seed", no_wrap=True)
-    for name in ("trace", "lower", "ptx", "cpu", "gpu"):
+    for name in ("trace", "lower", "ptx", "cpu", "judge", "gpu"):
         table.add_column(name, justify="center")
     for name in ("registers", "spills", "shared", "error", "bound"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -364,7 +368,10 @@ def _report(
                 "verified": outcome.verified,
                 "verified_before": not outcome.fresh,
                 "trouble": outcome.trouble,
-                "rungs": {name: asdict(rung) for name, rung in outcome.rungs.items()},
+                "rungs": {
+                    name: {key: value for key, value in asdict(rung).items() if key != "evaluation"}
+                    for name, rung in outcome.rungs.items()
+                },
                 "original": {
                     "sha256": outcome.parent_sha256,
                     "findings": [

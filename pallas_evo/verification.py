@@ -11,6 +11,7 @@ A rung that this machine cannot run is neither passed nor failed: its `passed` i
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import platform
@@ -29,12 +30,12 @@ import numpy as np
 from pallas_evo import __version__
 from pallas_evo.config import Config
 from pallas_evo.tasks import dims_of, draw_inputs, draw_variant_dims, odd_dims, workload
-from pallas_evo.types import Artefact, Compiled, Rejection, Task, Workload
+from pallas_evo.types import Artefact, Compiled, Evaluation, Rejection, Task, Workload
 
 if TYPE_CHECKING:
     from pallas_evo.running import DeviceRunner
 
-RUNGS = ("trace", "lower", "ptx", "numerics_cpu", "numerics_gpu")
+RUNGS = ("trace", "lower", "ptx", "numerics_cpu", "judge", "numerics_gpu")
 TABLE_SIZES = ("small", "medium", "large")
 DEVICE_KINDS = {"A100": "NVIDIA A100 80GB PCIe", "H100": "NVIDIA H100 80GB HBM3"}
 ARCHITECTURES = ("sm_80", "sm_90")
@@ -42,18 +43,30 @@ SHARED_LIMIT_BYTES = 163 << 10  # what sm_80 gives one block; sm_90 gives more
 COMPILE_LIMIT_S = 5.0  # of wall clock in the compiling process: Triton's passes and ptxas, all kernels of one size
 SMALL_SEEDS = 2
 
-_JUDGES = ("tasks", "jail", "tracing", "artefact", "running", "judging", "config.py", "types.py", "verification.py")
+_JUDGES = (
+    "tasks",
+    "jail",
+    "tracing",
+    "artefact",
+    "running",
+    "judging",
+    "evaluation",
+    "config.py",
+    "types.py",
+    "verification.py",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """One rung's verdict. `details` holds plain values only."""
+    """One rung's verdict. `details` holds plain values only; `evaluation` is the judge's whole word, at `judge`."""
 
     name: str
     passed: bool | None
     message: str = ""
     seconds: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
 
 
 def gpu_name() -> str | None:
@@ -173,6 +186,8 @@ class Verification:
                 yield self._ptx(artefacts)
             elif name == "numerics_cpu":
                 yield self._numerics_cpu(task, artefacts)
+            elif name == "judge":
+                yield self._judge(task, source)
             elif runner is not None:
                 yield self._numerics_gpu(runner, task, artefacts)
 
@@ -260,6 +275,24 @@ class Verification:
             message=" ".join(troubles),
             seconds=round(time.perf_counter() - started, 3),
             details={"sizes": figures, "seconds_are": "wall clock of Triton and ptxas, all kernels of one size"},
+        )
+
+    # ---- the candidate's way
+
+    def _judge(self, task: Task, source: str) -> Rung:
+        """All gates that a candidate passes, on the CPU; compiling is a rung of its own."""
+        from pallas_evo.evaluation import evaluate
+
+        config = dataclasses.replace(self.config, compile=dataclasses.replace(self.config.compile, enabled=False))
+        verdict = evaluate(source, task, target="cpu", config=config)
+        said = "" if verdict.correct else f"{verdict.reason}: {verdict.message}"
+        return Rung(
+            name="judge",
+            passed=verdict.correct,
+            message=said,
+            seconds=verdict.duration_s,
+            details={"score": verdict.combined_score, "timer": verdict.timer, "seeds": dict(verdict.seeds)},
+            evaluation=verdict,
         )
 
     # ---- numerics

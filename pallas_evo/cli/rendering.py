@@ -62,7 +62,8 @@ def print_evaluation(name: str, evaluation: Evaluation) -> None:
     screen = console()
     verdict = Text(f"{name}: {evaluation.status}", style="bold green" if evaluation.correct else "bold red")
     score = f"  score {evaluation.combined_score:.4g}" + ("" if evaluation.timer != "untimed" else " (untimed)")
-    screen.print(verdict + Text(f"{score}  {evaluation.task}  {f'on {evaluation.ran_on}' if evaluation.ran_on else 'not run'}", style="default"))
+    where = f"on {evaluation.ran_on}" if evaluation.ran_on else "not run"
+    screen.print(verdict + Text(f"{score}  {evaluation.task}  {where}", style="default"))
     gates = Table(box=None, show_header=False, padding=(0, 1))
     for gate in evaluation.gates:
         said = gate.reason or ""

@@ -77,6 +77,7 @@ class Case:
         self.record = _Record(jail=processes.validator.level)
         self.artefacts: dict[str, Artefact] = {}
         self.observations: list[Observation] = []
+        self.held: tuple[str, Rejection] | None = None  # the first refusal, of gates that are switched off too
         self.executed: set[str] = set()
         self.host_is_gone = False
         self.failed_on_device: Rejection | None = None
@@ -112,6 +113,8 @@ class Case:
     def _gate(self, name: str, rejection: Rejection | None, seconds: float, message: str = "") -> bool:
         """Note one gate's verdict; True where it refuses. A gate that the configuration switches off never does."""
         off = name in self.config.judging.disabled_gates
+        if rejection is not None and self.held is None:
+            self.held = (name, rejection)
         if rejection is not None and REASONS[rejection.reason][0] not in (name, "trace", "run"):
             raise AssertionError(f"reason {rejection.reason} given by the gate {name}")
         said = rejection.message if rejection else message
@@ -380,9 +383,14 @@ class Case:
     # ---- the verdict -------------------------------------------------------------------------------------------
 
     def _verdict(self, duration_s: float) -> Evaluation:
+        if not self.record.sizes and self.held is not None:  # nothing was compared: no switch makes that correct
+            name, refusal = self.held
+            self.record.gates[name] = dataclasses.replace(
+                self.record.gates[name], passed=False, reason=refusal.reason, message=refusal.message
+            )
         gates = tuple(self.record.gates[name] for name in GATES if name in self.record.gates)
         failed = next((gate for gate in gates if not gate.passed), None)
-        correct = failed is None
+        correct = failed is None and bool(self.record.sizes)
         score = combined_score(correct, self.record.sizes.values())
         rejection = Rejection(reason=failed.reason or "", message=failed.message) if failed else None
         return Evaluation(
@@ -413,6 +421,7 @@ class Case:
                 "driver": driver_version() if self.target == "cuda" else None,
                 "device": self.record.ran_on,
                 **({"timing": self.record.timing} if self.record.timing else {}),
+                **({"disabled_gates": list(off)} if (off := self.config.judging.disabled_gates) else {}),
             },
         )
 

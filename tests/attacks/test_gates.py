@@ -7,7 +7,9 @@ cannot be left out: there, one of its limits is lifted. The gate `time` needs a 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from corpus_files import attack
 
@@ -15,7 +17,8 @@ from pallas_evo import tasks
 from pallas_evo.config import Config
 from pallas_evo.evaluation import Evaluator
 from pallas_evo.reasons import GATES, REASONS
-from pallas_evo.types import Evaluation
+from pallas_evo.running import HostRunner
+from pallas_evo.types import Artefact, Counts, Evaluation
 
 # gate -> an attack that it alone holds (accepted without it), or holds first (a later gate takes it)
 ALONE = {
@@ -59,15 +62,34 @@ def test_every_gate_is_tried() -> None:
     assert [gate for gate in GATES if gate in ALONE or gate in FIRST] == [gate for gate in GATES if gate != "time"]
 
 
+def blind(runner: HostRunner, artefact: Artefact, inputs: Sequence[np.ndarray], **_: object):
+    """A runner that sees no fault, as a GPU would not: this attack's output is right."""
+    return (
+        tasks.yardstick(tasks.get_task(artefact.workload.task_id), inputs),
+        Counts(bytes_loaded=0, bytes_stored=0, flops=0),
+        0.0,
+    )
+
+
 @pytest.mark.parametrize("gate", ALONE)
-def test_without_this_gate_an_attack_is_accepted(gate: str) -> None:
+def test_without_this_gate_an_attack_is_accepted(gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if gate == "compile" and importlib.util.find_spec("triton") is None:
         pytest.skip("the `ptx` extra is not installed: nothing compiles here")
     held = judge(ALONE[gate], gate=gate)
     assert (held.status, held.stage) == ("rejected", gate), held.message
     assert held.combined_score == 0.0
+    if gate == "run":  # the executor gives no output of a program that it refuses
+        monkeypatch.setattr(HostRunner, "run", blind)
     free = judge(ALONE[gate], gate, gate=gate)
     assert free.status == "accepted", f"{free.reason}: {free.message}"
+
+
+@pytest.mark.parametrize("gate", ["contract", "source_analysis", "trace", "validate", "run"])
+def test_what_never_ran_is_not_correct_whatever_is_switched_off(gate: str) -> None:
+    name = {"contract": "no_kernel_at_all", "validate": "library_dot", "run": "never_stores"}.get(gate, "system_exit")
+    found = judge(name, *GATES, gate=gate)
+    assert (found.status, found.combined_score) == ("rejected", 0.0)
+    assert found.reason is not None
 
 
 @pytest.mark.parametrize("gate", FIRST)

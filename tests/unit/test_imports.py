@@ -27,7 +27,7 @@ ALLOWED = {
     "running": BASE | {"tasks", "jail"},
     "judging": BASE | {"tasks"},
     "evaluation": BASE | {"tasks", "jail", "tracing", "artefact", "running", "judging"},
-    "verification": BASE | {"tasks", "jail", "tracing", "artefact", "running", "judging"},
+    "verification": BASE | {"tasks", "jail", "tracing", "artefact", "running", "judging", "evaluation"},
     "archive": {"types", "errors"},
     "reporting": {"types", "errors"},
 }
