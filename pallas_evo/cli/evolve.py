@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,7 +65,7 @@ def evolve(
         if read is None:
             raise UsageError(f"{budget}: expected small, medium, large or a YAML file, and there is none.")
         settings = read
-    given = {
+    given: dict[str, Any] = {
         "generations": generations,
         "mutator": mutator,
         "target": target.value if target else None,

@@ -141,8 +141,13 @@ def _grid_order(block: str) -> Iterator[tuple[str, str]]:
         made = block
         for start, end, axes in reversed(grids):
             made = made[:start] + "(" + ", ".join(axes[axis] for axis in order) + ")" + made[end:]
-        places = {old: new for new, old in enumerate(order)}
-        yield "grid_order", _PROGRAM_ID.sub(lambda m, p=places: f"pl.program_id({p[int(m.group(1))]})", made)
+        names = [f"pl.program_id({order.index(axis)})" for axis in range(rank)]
+        yield "grid_order", _renamed_ids(made, names)
+
+
+def _renamed_ids(block: str, names: list[str]) -> str:
+    """Every `pl.program_id(axis)` replaced by the axis's name."""
+    return _PROGRAM_ID.sub(lambda match: names[int(match.group(1))], block)
 
 
 def _launch(block: str, rank: int) -> tuple[str, int, int, list[str]] | None:
@@ -162,7 +167,7 @@ def _wrapped(block: str, launch: tuple[str, int, int, list[str]], names: list[st
     """The body takes its program ids as arguments, and the call goes through a helper that gives them."""
     body, start, end, _ = launch
     made = block[:start] + grid + block[end:]
-    made = _PROGRAM_ID.sub(lambda match: names[int(match.group(1))], made)
+    made = _renamed_ids(made, names)
     made = made.replace(f"def {body}(", f"def {body}({', '.join(names)}, ", 1)
     return re.sub(rf"(pl\.pallas_call\(\s*){body}(\s*,)", rf"\g<1>{call}\g<2>", made)
 

@@ -118,7 +118,8 @@ class OfflineMutator:
         structural = list(moves_of(block, dot_task=dot_task))
         for attempt in range(8 * POOL):
             steps = 1 + attempt // POOL
-            made, what = block, ()
+            made = block
+            what: tuple[str, ...] = ()
             if structural and self._rng.random() < 0.35:
                 names = sorted({name for name, _ in structural})
                 chosen = names[self._rng.integers(len(names))]  # moves alike, however many forms each has

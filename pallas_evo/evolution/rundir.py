@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pallas_evo.errors import ConfigError, UsageError
 
@@ -103,7 +104,8 @@ def read_settings(path: Path, *, task: str | None = None) -> RunSettings | None:
             )
         if task is not None:
             content = {**content, "task": task}
-        return RunSettings(**{k: tuple(v) if isinstance(v, list) else v for k, v in content.items()})
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
+        return RunSettings(**values)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: expected the settings of a run, came: {error}") from error
 

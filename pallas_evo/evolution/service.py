@@ -41,17 +41,17 @@ def answer(messages: Sequence[dict[str, Any]], mutator: OfflineMutator) -> str:
         mutator.learn(source, score)
     kind = kind_of(system, user)
     heading = "# Current program" if shown else "# Incorrect Program to Fix"
-    source = _code_after(user, heading)
-    if source is None:
+    program = _code_after(user, heading)
+    if program is None:
         return f"Under {heading!r} there is no program."
     if kind == "fix":
-        mutant = mutator.repair(source)
+        mutant = mutator.repair(program)
     else:
         mate = _code_after(user, "# Crossover Inspiration Programs") if kind == "cross" else None
-        mutant = mutator.mutate(source, others=[mate] if mate else [])
+        mutant = mutator.mutate(program, others=[mate] if mate else [])
     if mutant is None:
         return "Nothing new can be made of this program by parametric mutation."
-    return reply(kind, source, mutant)
+    return reply(kind, program, mutant)
 
 
 def kind_of(system: str, user: str) -> Kind:

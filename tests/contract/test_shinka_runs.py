@@ -71,15 +71,16 @@ def test_killed_stopped_by_a_failure_of_ours_and_resumed(tmp_path):
     folder, archive = tmp_path / "run", tmp_path / "archive.sqlite"
     words = ["evolve", "L2/pwm_scan", "--generations", "4", "--run-dir", str(folder), "--archive", str(archive)]
     sets = [word for value in FAST for word in ("--set", value)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pallas_evo.cli.app", *words, "--target", "cpu", *sets],
-        cwd=EVALUATORS.parent, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    end = time.monotonic() + 120
-    while not (folder / "gen_3" / "main.py").exists() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    command = [sys.executable, "-m", "pallas_evo.cli.app", *words, "--target", "cpu", *sets]
+    for generation, number in (("gen_2", signal.SIGINT), ("gen_3", signal.SIGKILL)):
+        process = subprocess.Popen(command, cwd=EVALUATORS.parent, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while not (folder / generation / "main.py").exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(30) == {signal.SIGINT: 130, signal.SIGKILL: -9}[number]
+        if number == signal.SIGINT:
+            assert not _running(str(folder))
     before = {row[0] for row in rows(folder)}
     assert {0, 1} <= before
 
