@@ -61,7 +61,7 @@ def test_a_task_folder_holds_three_files_and_is_never_overwritten(tmp_path):
     assert set(yaml.safe_load((made / "shinka.yaml").read_text())) <= {
         "evo", "db", "job", "max_evaluation_jobs", "max_proposal_jobs",
     }  # fmt: skip
-    with pytest.raises(UsageError, match="without initial.py"):
+    with pytest.raises(UsageError, match=r"without initial\.py"):
         write_task_dir(get_task("L1/softmax"), made)
 
 
