@@ -50,7 +50,11 @@ def judge(path: Path, kind: str, config: Config, *, then_honest: bool) -> dict[s
     try:
         with Evaluator(config, target="cuda") as evaluator:
             verdict = evaluator.evaluate(source, tasks.get_task(header(source, "task")), more=then_honest)
-            row |= {"correct": verdict.correct, "reason": verdict.reason, "message": verdict.message.replace(f"{ROOT}/", "")[:300]}
+            row |= {
+                "correct": verdict.correct,
+                "reason": verdict.reason,
+                "message": verdict.message.replace(f"{ROOT}/", "")[:300],
+            }
             row["score"] = verdict.combined_score
             if then_honest:
                 after = evaluator.evaluate(paths.seed_file(HONEST_TASK).read_text(), tasks.get_task(HONEST_TASK))
