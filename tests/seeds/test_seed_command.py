@@ -105,7 +105,7 @@ def test_table_and_one_last_line(seeded: tuple[Path, subprocess.CompletedProcess
     archive, done = seeded
     table = run("--only", "L1/relu", "--archive", archive)
     lines = table.stdout.splitlines()
-    assert lines[0].split()[:6] == ["seed", "trace", "lower", "ptx", "cpu", "gpu"]
+    assert lines[0].split()[:7] == ["seed", "trace", "lower", "ptx", "cpu", "judge", "gpu"]
     assert any(line.startswith("L1/relu") for line in lines)
     assert lines[-1] == json.loads(done.stdout)["summary"]
     assert "\x1b" not in table.stdout + table.stderr
