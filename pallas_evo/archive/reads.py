@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, Row, Select, Table, and_, case, exists, false, func, literal, or_, select
+from sqlalchemy import Connection, Row, Select, Table, and_, case, exists, false, func, or_, select
 
 from pallas_evo.archive import encoding, schema
 from pallas_evo.archive.records import (
@@ -176,8 +176,8 @@ def config(connection: Connection, evaluation_id: str) -> str | None:
     ).scalar_one_or_none()
 
 
-def _of_identity(evaluations: FromClause, identity: ScoreIdentity) -> Any:
-    column = evaluations.c
+def _of_identity(identity: ScoreIdentity) -> Any:
+    column = schema.evaluations.c
     return and_(
         column.task_id == identity.task,
         column.task_version == identity.task_version,
@@ -192,50 +192,30 @@ def best(
 ) -> tuple[EvaluationRecord, ...]:
     """The best programs of one identity. See `Archive.best`."""
     table = schema.evaluations
-    other, later = table.alias("other"), table.alias("later")
-    wanted, also_wanted = _of_identity(table, identity), _of_identity(other, identity)
-    untimed: Any = literal(0)
-    other_untimed: Any = literal(0)
+    wanted = _of_identity(identity)
     if include_untimed and identity.timed:
-        wanted, also_wanted = (
-            or_(
-                mine,
-                and_(of.c.task_id == identity.task, of.c.task_version == identity.task_version, of.c.timer == UNTIMED),
-            )
-            for of, mine in ((table, wanted), (other, also_wanted))
-        )
-        untimed, other_untimed = (case((of.c.timer == UNTIMED, 1), else_=0) for of in (table, other))
-    # One row a program: its timed evaluation before an untimed one, the newest of several. Asked of each row in the
-    # ranking's order, so that a short list reads a short part of the index.
-    goes_before = exists().where(
-        other.c.task_id == table.c.task_id,
-        other.c.candidate_sha256 == table.c.candidate_sha256,
-        other.c.correct,
-        also_wanted,
-        or_(
-            other_untimed < untimed,
-            and_(
-                other_untimed == untimed,
-                or_(
-                    other.c.created_at > table.c.created_at,
-                    and_(other.c.created_at == table.c.created_at, other.c.id > table.c.id),
-                ),
-            ),
-        ),
+        same_task = and_(table.c.task_id == identity.task, table.c.task_version == identity.task_version)
+        wanted = or_(wanted, and_(same_task, table.c.timer == UNTIMED))
+    untimed = case((table.c.timer == UNTIMED, 1), else_=0)
+    # One row a program: its timed evaluation before an untimed one, the newest of several.
+    place = func.row_number().over(
+        partition_by=table.c.candidate_sha256, order_by=[untimed, table.c.created_at.desc(), table.c.id.desc()]
     )
+    first = select(table, untimed.label("untimed"), place.label("place")).where(wanted, table.c.correct).subquery()
+    later = table.alias("later")
     found_wrong_since = exists().where(
-        later.c.task_id == table.c.task_id,
-        later.c.candidate_sha256 == table.c.candidate_sha256,
-        later.c.task_version == table.c.task_version,
-        later.c.device == table.c.device,
+        later.c.task_id == first.c.task_id,
+        later.c.candidate_sha256 == first.c.candidate_sha256,
+        later.c.task_version == first.c.task_version,
+        later.c.device == first.c.device,
         later.c.correct == false(),
-        later.c.created_at > table.c.created_at,
+        later.c.created_at > first.c.created_at,
     )
-    order = [table.c.combined_score.desc(), table.c.created_at, table.c.id]
-    if include_untimed and identity.timed:
-        order.insert(0, untimed)
     rows = connection.execute(
-        select(table).where(wanted, table.c.correct, ~goes_before, ~found_wrong_since).order_by(*order).limit(limit)
+        select(first)
+        .where(first.c.place == 1, ~found_wrong_since)
+        .order_by(first.c.untimed, first.c.combined_score.desc(), first.c.created_at, first.c.id)
+        .limit(limit)
     )
     return tuple(_record(row) for row in rows)
 

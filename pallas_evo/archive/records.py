@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -176,45 +176,6 @@ class Summary:
     runs: int
     verifications: int
     findings: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunDigest:
-    """What one run came to under one identity (None where nothing was judged in it).
-
-    `programs` and `evaluations` are the whole run's; `first_score` is the best of its earliest generation.
-    """
-
-    run: RunRecord
-    programs: int
-    evaluations: int
-    identity: ScoreIdentity | None
-    correct: int
-    best_score: float | None
-    first_score: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRecord:
-    """One generation, or one island, of one run: programs judged, how many correct, the best score among them."""
-
-    run_id: str
-    step: int | None
-    evaluations: int
-    correct: int
-    best_score: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredRecord:
-    """What one evaluation measured, as plain values: each mapping as the dataclass of that name has its fields."""
-
-    gates: Sequence[Mapping[str, Any]]
-    filters: Mapping[str, Mapping[str, Any]]
-    sizes: Mapping[str, Mapping[str, Any]]
-    compiled: Mapping[str, Mapping[str, Any]]
-    environment: Mapping[str, Any]
-    samples: tuple[SampleRecord, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

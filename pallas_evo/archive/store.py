@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from sqlalchemy import Connection, Engine
 
-from pallas_evo.archive import copying, digests, migrate, reads, remarks, writes
+from pallas_evo.archive import copying, migrate, reads, remarks, writes
 from pallas_evo.archive.encoding import sha256_of_json
 from pallas_evo.archive.engine import WRITE, file_engine, memory_engine, server_engine
 from pallas_evo.archive.failures import translated, translated_files
@@ -24,13 +24,10 @@ from pallas_evo.archive.records import (
     EvaluationRecord,
     FindingRecord,
     IdentitySummary,
-    MeasuredRecord,
     ProgramRecord,
-    RunDigest,
     RunRecord,
     SampleRecord,
     ScoreIdentity,
-    StepRecord,
     Summary,
     VerificationRecord,
 )
@@ -472,35 +469,6 @@ class Archive:
         where = sha256_of_json(environment) if environment is not None else None
         with self._reading() as connection:
             return remarks.findings(connection, task=task, sha256=sha256, environment_sha256=where)
-
-    # ---- counts and bulk reads, for reports and exports ---------------------------------------------------------
-
-    def run_digests(self) -> tuple[RunDigest, ...]:
-        """Every run with what it came to, oldest first; one row for each identity that it has correct scores of."""
-        with self._reading() as connection:
-            return digests.run_digests(connection)
-
-    def steps(
-        self, task: str, identity: ScoreIdentity | None = None, *, by: Literal["generation", "island"] = "generation"
-    ) -> tuple[StepRecord, ...]:
-        """A task's runs by generation or by island; the best scores are of `identity` alone where one is given."""
-        with self._reading() as connection:
-            return digests.steps(connection, task, identity, by)
-
-    def find_programs(self, prefix: str, *, limit: int = 2) -> tuple[ProgramRecord, ...]:
-        """Programs of any task whose sha256 begins so, without their text."""
-        with self._reading() as connection:
-            return digests.find_programs(connection, prefix, limit=limit)
-
-    def sources(self, task: str, sha256s: Sequence[str]) -> Mapping[str, tuple[str, str | None]]:
-        """Source and diff (from the parent) of many programs of a task, by sha256."""
-        with self._reading() as connection:
-            return digests.sources(connection, task, sha256s)
-
-    def measured(self, evaluation_ids: Sequence[str], *, with_samples: bool = False) -> Mapping[str, MeasuredRecord]:
-        """What many evaluations measured, as plain values, by evaluation id."""
-        with self._reading() as connection:
-            return digests.measured(connection, evaluation_ids, with_samples=with_samples)
 
     # ---- the whole ---------------------------------------------------------------------------------------------
 
