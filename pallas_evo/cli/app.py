@@ -1,10 +1,11 @@
 """`pallas_evo`: the commands, and how a failure becomes a sentence and an exit code.
 
-0 accepted or done; 1 a candidate is refused; 2 the caller's mistake; 3 our own failure.
+0 accepted or done; 1 a candidate is refused; 2 the caller's mistake; 3 our own failure; 130 interrupted.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,11 @@ import typer
 from pallas_evo import __version__
 from pallas_evo.cli import archive, doctor, evaluate, evolve, task_dir, tasks
 from pallas_evo.errors import PallasEvoError
+
+REFUSED_BY_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+}  # fmt: skip
+"""Errors of the machine that we are on: our failure, and no bug."""
 
 app = typer.Typer(
     name="pallas_evo",
@@ -49,10 +55,17 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. A traceback is shown only with PALLAS_EVO_DEBUG=1."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows another: a verdict is never lost for a tick or a file's name.
+        if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+            reconfigure(errors="replace")
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="pallas_evo")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+            return 1
+        return ended.code or 0
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130
@@ -63,6 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in REFUSED_BY_THE_MACHINE:
+            place = f"{error.filename}: " if error.filename else ""
+            sys.stderr.write(
+                f"{place}{error.strerror}. There is no score for what was at work; what was judged before is in the "
+                "archive. Mend that and run the command again.\n"
+            )
+            return 3
         if os.environ.get("PALLAS_EVO_DEBUG") == "1":
             raise
         sys.stderr.write(

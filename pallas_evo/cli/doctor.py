@@ -1,4 +1,4 @@
-"""`pallas_evo doctor`: what this machine can do."""
+"""`pallas_evo doctor`: what this machine can do, and what it cannot and why."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import typer
 
 PACKAGES = ("pallas-evo", "jax", "jaxlib", "numpy", "triton", "shinka-evolve", "sqlalchemy", "landlock", "pyseccomp")
+CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout in place of the lines.")] = False,
 ) -> None:
-    """Say what this machine can do: GPU, jail, versions, timers.
+    """Say what this machine can do: GPU, jail, versions, timers, and which commands will run.
 
     Example: pallas_evo doctor
     """
@@ -26,16 +27,7 @@ def doctor(
     if as_json:
         sys.stdout.write(json.dumps(found) + "\n")
         return
-    versions = ", ".join(f"{name} {is_at}" for name, is_at in found["versions"].items() if is_at)
-    lines = [
-        ("machine", f"{found['machine']}, {found['cores']} cores, {found['memory_gb']} GB, Linux {found['kernel']}"),
-        ("versions", f"Python {found['python']}, {versions}"),
-        ("jail", found["jail"]["level"] + ("" if found["jail"]["level"] != "none" else f": {found['jail']['why']}")),
-        ("gpu", f"present, driver {found['gpu']['driver']}" if found["gpu"]["present"] else "none"),
-        ("timers", ", ".join(found["timers"]) or "none: candidates are judged correct or not, and stay untimed"),
-        ("offline", "Triton and ptxas for sm_80, sm_90, ..." if found["ptx"] else "none: install the `ptx` extra"),
-    ]
-    for name, said in lines:
+    for name, said in lines(found):
         sys.stdout.write(f"{name:>9}  {said}\n")
 
 
@@ -45,23 +37,70 @@ def examine() -> dict[str, Any]:
     from pallas_evo.running import driver_version, gpu_present
 
     probes = {name: probe(name) for name in LEVELS if name != "none"}
-    reached = level()
-    return {
+    gpu = {"present": gpu_present(), "driver": driver_version(), "jax_plugin": _first_installed(CUDA_PLUGINS)}
+    found: dict[str, Any] = {
         "machine": platform.machine(),
         "kernel": platform.release(),
         "cores": os.cpu_count(),
+        "cores_usable": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": {name: _version(name) for name in (*PACKAGES, *CUDA_PLUGINS)},
+        "landlock_abi": _landlock_abi(),
         "jail": {
-            "level": reached,
+            "level": level(),
             "why": "; ".join(f"{name}: {one.why}" for name, one in probes.items() if not one.works),
             "levels": {name: one.works for name, one in probes.items()},
         },
-        "gpu": {"present": gpu_present(), "driver": driver_version()},
-        "timers": ["cupti", "wall"] if gpu_present() else [],
+        "gpu": gpu,
+        "timers": ["cupti", "wall"] if gpu["present"] and gpu["jax_plugin"] else [],
         "ptx": find_spec("triton") is not None,
     }
+    found["abilities"] = abilities(found)
+    return found
+
+
+def abilities(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """What will run on a machine that was found so: `what`, whether it `works`, and `why` not (else empty)."""
+    jailed = found["jail"]["level"] != "none"
+    gpu = found["gpu"]
+    no_jail = "" if jailed else f"nothing here confines a candidate ({found['jail']['why']}); see --allow-unjailed"
+    if not gpu["present"]:
+        no_gpu = "there is no NVIDIA GPU here"
+    elif not gpu["jax_plugin"]:
+        no_gpu = f"JAX has no CUDA plugin: pip install {CUDA_PLUGINS[0]} or {CUDA_PLUGINS[1]} of JAX's version"
+    else:
+        no_gpu = ""
+    no_triton = "" if found["ptx"] else "triton is not installed: pip install 'pallas-evo[ptx]'"
+    no_shinka = "" if found["versions"]["shinka-evolve"] else "shinka-evolve is not installed"
+    reasons = {
+        "judge candidates in the executor (evaluate --target cpu)": no_jail,
+        "judge and time candidates on a GPU (evaluate --target cuda)": no_jail or no_gpu,
+        "registers, spills and shared memory by Triton and ptxas": no_triton,
+        "evolve": no_jail or no_shinka,
+    }
+    return [{"what": what, "works": not why, "why": why} for what, why in reasons.items()]
+
+
+def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for people: a name and a line, in order."""
+    versions = ", ".join(f"{name} {is_at}" for name, is_at in found["versions"].items() if is_at)
+    jail, gpu = found["jail"], found["gpu"]
+    abi = f"; Landlock ABI {found['landlock_abi']}" if found["landlock_abi"] else "; no Landlock"
+    cores = f"{found['cores']} cores" + (
+        "" if found["cores_usable"] == found["cores"] else f", {found['cores_usable']} of them for us"
+    )
+    device = f"present, driver {gpu['driver']}, {gpu['jax_plugin'] or 'no JAX plugin'}"
+    said = [
+        ("machine", f"{found['machine']}, {cores}, {found['memory_gb']} GB, Linux {found['kernel']}"),
+        ("versions", f"Python {found['python']}, {versions}"),
+        ("jail", jail["level"] + abi + (f"; {jail['why']}" if jail["why"] else "")),
+        ("gpu", device if gpu["present"] else "none"),
+        ("timers", ", ".join(found["timers"]) or "none: a correct candidate scores 1.0, marked untimed"),
+    ]
+    said += [("will run", one["what"]) for one in found["abilities"] if one["works"]]
+    said += [("will not", f"{one['what']}: {one['why']}") for one in found["abilities"] if not one["works"]]
+    return said
 
 
 def _version(name: str) -> str | None:
@@ -69,3 +108,18 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _first_installed(names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if _version(name)), None)
+
+
+def _landlock_abi() -> int | None:
+    """The kernel's Landlock version; None where it has none."""
+    try:
+        from landlock import landlock_abi_version
+
+        found = landlock_abi_version()
+    except (ImportError, OSError):
+        return None
+    return int(found) if found > 0 else None

@@ -95,6 +95,8 @@ def read_source(name: str) -> str:
     """
     path = Path(name)
     try:
+        if not name:
+            raise UsageError("A file's name is empty. Name a Python file.")
         if path.is_dir():
             raise UsageError(f"{name}: expected a Python file, and it is a folder. Name the file in it.")
         if not path.is_file() and path.exists():

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pallas_evo.types import Evaluation
+from pallas_evo.types import Evaluation, FilterResult
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +55,7 @@ def evaluation_to_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
 
 
 def print_evaluation(name: str, evaluation: Evaluation) -> None:
-    """A verdict for people, on stdout."""
+    """A verdict for people, on stdout: gates, what the filters measured, sizes, what the compiler made of it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -64,10 +64,13 @@ def print_evaluation(name: str, evaluation: Evaluation) -> None:
     score = f"  score {evaluation.combined_score:.4g}" + ("" if evaluation.timer != "untimed" else " (untimed)")
     where = f"on {evaluation.ran_on}" if evaluation.ran_on else "not run"
     screen.print(verdict + Text(f"{score}  {evaluation.task}  {where}", style="default"))
+    passed, failed = marks(screen.encoding)
     gates = Table(box=None, show_header=False, padding=(0, 1))
     for gate in evaluation.gates:
         said = gate.reason or ""
-        gates.add_row("✓" if gate.passed else "✗", gate.name, f"{gate.seconds:.2f} s", Text(said))
+        if gate.name in evaluation.filters:
+            said = f"{said}  {measured(evaluation.filters[gate.name])}".strip()
+        gates.add_row(passed if gate.passed else failed, gate.name, f"{gate.seconds:.2f} s", Text(said))
     screen.print(gates)
     for size, result in evaluation.sizes.items():
         shapes = " ".join("x".join(map(str, shape)) for shape in result.shape)
@@ -86,4 +89,20 @@ def print_evaluation(name: str, evaluation: Evaluation) -> None:
             )
         )
     if not evaluation.correct:
-        screen.print(Text(evaluation.text_feedback))
+        screen.print(Text(evaluation.text_feedback), soft_wrap=True)
+
+
+def measured(found: FilterResult) -> str:
+    """A filter's value and the threshold that it was held against."""
+    if found.threshold is None:
+        return ""
+    return f"{'not finite' if found.value is None else format(found.value, '.3g')}, at most {found.threshold:.3g}"
+
+
+def marks(encoding: str) -> tuple[str, str]:
+    """How passed and failed look in an encoding."""
+    try:
+        "✓✗".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return "+", "-"
+    return "✓", "✗"

@@ -5,12 +5,29 @@ from __future__ import annotations
 import pytest
 
 from pallas_evo import paths
-from pallas_evo.config import Config, load_config, to_yaml
+from pallas_evo.config import Config, load_config, to_dict, to_yaml
 from pallas_evo.errors import ConfigError
 
 
 def test_default_yaml_is_the_schema():
     assert load_config(paths.CONFIGS / "default.yaml") == Config()
+
+
+def test_default_yaml_explains_every_key():
+    for line in (paths.CONFIGS / "default.yaml").read_text().splitlines():
+        assert not line.strip() or line.startswith("#") or "  # " in line, line
+
+
+def test_default_yaml_names_every_key():
+    from omegaconf import OmegaConf
+
+    def keys(node, at=""):
+        return {one for key, value in node.items() for one in [f"{at}{key}"]} | {
+            one for key, value in node.items() if isinstance(value, dict) for one in keys(value, f"{at}{key}.")
+        }
+
+    written = OmegaConf.to_container(OmegaConf.load(paths.CONFIGS / "default.yaml"))
+    assert keys(written) == keys(to_dict(Config()))
 
 
 @pytest.mark.parametrize("file", sorted((paths.CONFIGS / "eval").glob("*.yaml")), ids=lambda file: file.name)

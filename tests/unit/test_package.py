@@ -49,6 +49,11 @@ def test_seeds_and_configs_are_inside(names):
     for task in load_tasks():
         for file in (paths.seed_file(task.id), paths.original_file(task.id)):
             assert f"pallas_evo/_data/seeds/{file.relative_to(paths.SEEDS)}" in names
-    assert "pallas_evo/_data/configs/default.yaml" in names
+    for folder in (paths.CONFIGS, paths.EVALUATORS):
+        for file in folder.rglob("*"):
+            if file.suffix in (".yaml", ".py") and "__pycache__" not in file.parts:
+                assert f"pallas_evo/_data/{folder.name}/{file.relative_to(folder)}" in names
+    assert {name.split("/")[2] for name in names if "/_data/" in name} == {"seeds", "evaluators", "configs"}
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert "pallas_evo/_data/seeds/tpu/findings.json" in names
     assert any(name.startswith("pallas_evo/archive/migrations/versions/") for name in names)
