@@ -56,3 +56,23 @@ def binds(floor: Floor, device: Device) -> str:
     """Which of the two makes the floor: `memory` or `compute`."""
     memory = floor.bytes_read / (device.bandwidth_gb_s * 1e3)
     return "memory" if memory >= floor.flops / (device.tf32_tflop_s * 1e6) else "compute"
+
+
+LAUNCH_US = 2.0
+"""What one kernel costs before and after its work: about what the shortest seed takes on an H200 (pwm_scan, 1.7 us)."""
+
+
+def limited_by(binds: str, *, floor_us: float, median_us: float, kernels: int) -> str:
+    """What keeps a measured program from being faster: `launch`, or what makes its floor.
+
+    `launch`: starting and draining its kernels, LAUNCH_US each, is more than the floor and at least half of the time
+    that was measured, so that neither memory nor arithmetic can be what it waits for.
+
+    Args:
+        binds: `memory` or `compute`, as `binds` gives it.
+        floor_us: the physical floor.
+        median_us: the measured time.
+        kernels: launches of one call.
+    """
+    launch_us = LAUNCH_US * max(kernels, 1)
+    return "launch" if launch_us > floor_us and launch_us >= median_us / 2 else binds
