@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Table, and_, case, exists, false, func, or_, select
@@ -18,11 +19,12 @@ from pallas_evo.archive.records import (
     ScoreIdentity,
     Summary,
     TaskSummary,
+    standing,
 )
 from pallas_evo.errors import UsageError
 from pallas_evo.types import Evaluation, Task
 
-_HEX = set("0123456789abcdef")
+HEX = set("0123456789abcdef")
 
 
 def tasks(connection: Connection) -> tuple[Task, ...]:
@@ -39,7 +41,7 @@ def tasks(connection: Connection) -> tuple[Task, ...]:
     return tuple(encoding.build(Task, row.definition) for row in rows)
 
 
-def _programs(*, run_id: str | None, with_text: bool) -> Select[Any]:
+def program_rows(*, run_id: str | None, with_text: bool) -> Select[Any]:
     table, text, member = schema.programs, schema.program_texts, schema.run_programs
     columns: list[Any] = [table.c.task_id, table.c.sha256, table.c.origin, table.c.name, table.c.created_at]
     if run_id is None:
@@ -54,23 +56,23 @@ def _programs(*, run_id: str | None, with_text: bool) -> Select[Any]:
     return statement
 
 
-def _program(row: Row[Any]) -> ProgramRecord:
+def program_record(row: Row[Any]) -> ProgramRecord:
     values = dict(row._mapping)
     return ProgramRecord(task=values.pop("task_id"), **values)
 
 
 def program(connection: Connection, task: str, prefix: str, *, run_id: str | None = None) -> ProgramRecord:
     """The one program of a task whose sha256 begins so."""
-    if not prefix or not set(prefix) <= _HEX:
+    if not prefix or not set(prefix) <= HEX:
         raise UsageError(f"{task}: expected the first digits of a program's sha256, came {prefix!r}.")
     column = schema.programs.c
     # A range rather than LIKE: every database serves it from the key.
-    statement = _programs(run_id=run_id, with_text=True).where(
+    statement = program_rows(run_id=run_id, with_text=True).where(
         column.task_id == task, column.sha256 >= prefix, column.sha256 <= prefix + "g"
     )
     found = connection.execute(statement.limit(2)).all()
     if len(found) == 1:
-        return _program(found[0])
+        return program_record(found[0])
     if found:
         raise UsageError(f"{task}: {prefix} begins more than one program's sha256. Give more digits.")
     raise UsageError(
@@ -89,7 +91,7 @@ def programs(
 ) -> tuple[ProgramRecord, ...]:
     """Programs, oldest first; by generation where a run is named."""
     column = schema.programs.c
-    statement = _programs(run_id=run_id, with_text=with_text)
+    statement = program_rows(run_id=run_id, with_text=with_text)
     if task is not None:
         statement = statement.where(column.task_id == task)
     if origin is not None:
@@ -97,14 +99,14 @@ def programs(
     order = [column.created_at, column.task_id, column.sha256]
     if run_id is not None:
         order = [schema.run_programs.c.generation, schema.run_programs.c.created_at, *order]
-    return tuple(_program(row) for row in connection.execute(statement.order_by(*order).limit(limit)))
+    return tuple(program_record(row) for row in connection.execute(statement.order_by(*order).limit(limit)))
 
 
 def _sizes(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-def _record(row: Row[Any]) -> EvaluationRecord:
+def evaluation_record(row: Row[Any]) -> EvaluationRecord:
     names = ("id", "candidate_sha256", "run_id", "created_at", "target", "correct", "combined_score", "status", "stage")
     return EvaluationRecord(
         **{name: getattr(row, name) for name in (*names, "reason", "message", "jail", "duration_s")},
@@ -133,7 +135,7 @@ def evaluations(
         if value is not None:
             statement = statement.where(column == value)
     statement = statement.order_by(table.c.created_at, table.c.id).limit(limit)
-    return tuple(_record(row) for row in connection.execute(statement))
+    return tuple(evaluation_record(row) for row in connection.execute(statement))
 
 
 def evaluation(connection: Connection, evaluation_id: str) -> Evaluation:
@@ -191,6 +193,54 @@ def best(
     connection: Connection, identity: ScoreIdentity, *, limit: int | None, include_untimed: bool
 ) -> tuple[EvaluationRecord, ...]:
     """The best programs of one identity. See `Archive.best`."""
+    if limit is not None and limit * _PAGE <= _MOST_KEYS:
+        found = _short_best(connection, identity, limit)
+        if found is not None:
+            return found
+    return _ranking(connection, identity, limit=limit, include_untimed=include_untimed)
+
+
+_PAGE = 8
+"""Scores looked at for each place of a short ranking. Few programs are judged twice, so the first page mostly does."""
+_MOST_KEYS = 800  # SQLite takes 999 values in a statement in its oldest builds
+
+
+def _short_best(connection: Connection, identity: ScoreIdentity, limit: int) -> tuple[EvaluationRecord, ...] | None:
+    """The ranking from the top of the index alone, or None where that cannot be told from it.
+
+    A program that is not on the page has no score above the page's last. So each that stands above that is in its
+    place, whatever comes below; where too few do (ties, as all untimed scores are, or many judged twice), none is sure.
+    """
+    identity = replace(identity, sizes=tuple(sorted(identity.sizes)))
+    column = schema.evaluations.c
+    page = connection.execute(
+        select(column.candidate_sha256, column.combined_score)
+        .where(_of_identity(identity), column.correct)
+        .order_by(column.combined_score.desc())
+        .limit(max(64, _PAGE * limit))
+    ).all()
+    if len(page) < 2 or page[0][1] == page[-1][1]:
+        return None
+    table = schema.evaluations
+    verdicts: dict[str, list[EvaluationRecord]] = {}
+    # By program alone: with the identity in the condition too, SQLite would read all of the ranking's index.
+    rows = connection.execute(
+        select(table)
+        .where(column.task_id == identity.task, column.candidate_sha256.in_({row[0] for row in page}))
+        .order_by(column.created_at, column.id)
+    )
+    for row in rows:
+        verdicts.setdefault(row.candidate_sha256, []).append(evaluation_record(row))
+    stand = [record for records in verdicts.values() if (record := standing(records, identity)) is not None]
+    sure = [record for record in stand if record.combined_score > page[-1][1]]
+    sure.sort(key=lambda record: (-record.combined_score, record.created_at, record.id))
+    return tuple(sure[:limit]) if len(sure) >= limit else None
+
+
+def _ranking(
+    connection: Connection, identity: ScoreIdentity, *, limit: int | None, include_untimed: bool
+) -> tuple[EvaluationRecord, ...]:
+    """The ranking of all programs."""
     table = schema.evaluations
     wanted = _of_identity(identity)
     if include_untimed and identity.timed:
@@ -217,7 +267,7 @@ def best(
         .order_by(first.c.untimed, first.c.combined_score.desc(), first.c.created_at, first.c.id)
         .limit(limit)
     )
-    return tuple(_record(row) for row in rows)
+    return tuple(evaluation_record(row) for row in rows)
 
 
 def identities(connection: Connection, task: str | None) -> tuple[IdentitySummary, ...]:
@@ -265,18 +315,20 @@ def _run(row: Mapping[Any, Any]) -> RunRecord:
     )
 
 
-def summary(connection: Connection) -> Summary:
-    """Counts of everything, by task. Reads indexes and small rows only."""
+def counts(connection: Connection) -> tuple[TaskSummary, ...]:
+    """Counts for each task, in task number order. Reads indexes only."""
     programs_of = _counts(connection, schema.programs.c.task_id)
     column = schema.evaluations.c
-    verdicts = connection.execute(
+    verdicts: dict[str, list[Any]] = {}
+    for row in connection.execute(
         select(column.task_id, column.status, column.reason, func.count()).group_by(
             column.task_id, column.status, column.reason
         )
-    ).all()
+    ):
+        verdicts.setdefault(row[0], []).append(row)
     by_task = []
     for (task,) in connection.execute(select(schema.tasks.c.id).order_by(schema.tasks.c.number, schema.tasks.c.id)):
-        mine = [row for row in verdicts if row[0] == task]
+        mine = verdicts.get(task, [])
         by_task.append(
             TaskSummary(
                 task=task,
@@ -286,9 +338,15 @@ def summary(connection: Connection) -> Summary:
                 rejected={str(row[2]): row[3] for row in mine if row[1] != "accepted"},
             )
         )
+    return tuple(by_task)
+
+
+def summary(connection: Connection) -> Summary:
+    """Counts of everything, by task. Reads indexes and small rows only."""
+    by_task = counts(connection)
     count = connection.execute(select(func.coalesce(func.sum(schema.timing_samples.c.count), 0))).scalar_one()
     return Summary(
-        tasks=tuple(by_task),
+        tasks=by_task,
         programs=sum(task.programs for task in by_task),
         evaluations=sum(task.evaluations for task in by_task),
         accepted=sum(task.accepted for task in by_task),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -85,6 +85,26 @@ class EvaluationRecord:
     message: str
     jail: str | None
     duration_s: float
+
+
+def standing(records: Sequence[EvaluationRecord], identity: ScoreIdentity) -> EvaluationRecord | None:
+    """Of one program's evaluations, oldest first, the one that ranks under the identity.
+
+    The newest correct one of that identity; none where the program was found wrong on the same device since.
+    """
+    found = None
+    for record in records:
+        mine = record.identity
+        if record.correct and mine == identity:
+            found = record
+        elif (
+            found is not None
+            and not record.correct
+            and (mine.task_version, mine.device) == (identity.task_version, identity.device)
+            and record.created_at > found.created_at
+        ):
+            found = None
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +196,46 @@ class Summary:
     runs: int
     verifications: int
     findings: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDigest:
+    """What one run came to under one identity (None where nothing was judged in it).
+
+    `programs` and `evaluations` are the whole run's; `first_score` is the best of its earliest generation.
+    """
+
+    run: RunRecord
+    programs: int
+    evaluations: int
+    identity: ScoreIdentity | None
+    correct: int
+    best_score: float | None
+    first_score: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One generation on one island of one run: programs judged, how many correct, the best score among them."""
+
+    run_id: str
+    generation: int | None
+    island: int | None
+    evaluations: int
+    correct: int
+    best_score: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRecord:
+    """What one evaluation measured, as plain values: each mapping as the dataclass of that name has its fields."""
+
+    gates: Sequence[Mapping[str, Any]]
+    filters: Mapping[str, Mapping[str, Any]]
+    sizes: Mapping[str, Mapping[str, Any]]
+    compiled: Mapping[str, Mapping[str, Any]]
+    environment: Mapping[str, Any]
+    samples: tuple[SampleRecord, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine
 
-from pallas_evo.archive import copying, migrate, reads, remarks, writes
+from pallas_evo.archive import copying, digests, migrate, reads, remarks, writes
 from pallas_evo.archive.encoding import sha256_of_json
 from pallas_evo.archive.engine import WRITE, file_engine, memory_engine, server_engine
 from pallas_evo.archive.failures import translated, translated_files
@@ -24,12 +24,17 @@ from pallas_evo.archive.records import (
     EvaluationRecord,
     FindingRecord,
     IdentitySummary,
+    MeasuredRecord,
     ProgramRecord,
+    RunDigest,
     RunRecord,
     SampleRecord,
     ScoreIdentity,
+    StepRecord,
     Summary,
+    TaskSummary,
     VerificationRecord,
+    standing,
 )
 from pallas_evo.errors import ArchiveError, UsageError
 from pallas_evo.types import Evaluation, Task
@@ -469,6 +474,63 @@ class Archive:
         where = sha256_of_json(environment) if environment is not None else None
         with self._reading() as connection:
             return remarks.findings(connection, task=task, sha256=sha256, environment_sha256=where)
+
+    # ---- counts and bulk reads, for reports and exports ---------------------------------------------------------
+
+    def run_digests(self) -> tuple[RunDigest, ...]:
+        """Every run with what it came to, oldest first; one row for each identity that it has correct scores of."""
+        with self._reading() as connection:
+            return digests.run_digests(connection)
+
+    def counts(self) -> tuple[TaskSummary, ...]:
+        """Programs and verdicts of each task, in task number order: `summary` without what takes a second."""
+        with self._reading() as connection:
+            return reads.counts(connection)
+
+    def steps(self, task: str, identity: ScoreIdentity | None = None) -> tuple[StepRecord, ...]:
+        """A task's runs by generation and island; the best scores are of `identity` alone where one is given."""
+        with self._reading() as connection:
+            return digests.steps(connection, task, identity)
+
+    def find_programs(self, prefix: str, task: str | None = None, *, limit: int = 2) -> tuple[ProgramRecord, ...]:
+        """Programs (of one task, or of any) whose sha256 begins so, without their text; none where it is no hex."""
+        with self._reading() as connection:
+            return digests.find_programs(connection, prefix, task, limit=limit)
+
+    def roots(self) -> tuple[ProgramRecord, ...]:
+        """The seeds and the TPU originals of all tasks, oldest first, without their text."""
+        with self._reading() as connection:
+            return digests.roots(connection)
+
+    def ancestry(self, task: str) -> Mapping[str, tuple[str | None, str]]:
+        """Every program of a task, oldest first: sha256 -> (its parent's, its origin)."""
+        with self._reading() as connection:
+            return digests.ancestry(connection, task)
+
+    def programs_by_key(
+        self, task: str, sha256s: Sequence[str], *, with_text: bool = True
+    ) -> Mapping[str, ProgramRecord]:
+        """Many programs of a task, by sha256, each with the place of its first appearance in a run."""
+        with self._reading() as connection:
+            return digests.programs_by_key(connection, task, sha256s, with_text=with_text)
+
+    def evaluations_by_key(self, task: str, sha256s: Sequence[str]) -> Mapping[str, tuple[EvaluationRecord, ...]]:
+        """All evaluations of many programs of a task, by sha256, oldest first."""
+        with self._reading() as connection:
+            return digests.evaluations_by_key(connection, task, sha256s)
+
+    def standing(self, task: str, sha256s: Sequence[str], identity: ScoreIdentity) -> Mapping[str, EvaluationRecord]:
+        """Of many programs of a task, by sha256, the evaluation that `best` would rank each by; not of those it would
+        leave out."""
+        with self._reading() as connection:
+            found = digests.evaluations_by_key(connection, task, sha256s)
+        stand = {sha256: standing(records, identity) for sha256, records in found.items()}
+        return {sha256: record for sha256, record in stand.items() if record is not None}
+
+    def measured(self, evaluation_ids: Sequence[str], *, with_samples: bool = False) -> Mapping[str, MeasuredRecord]:
+        """What many evaluations measured, as plain values, by evaluation id."""
+        with self._reading() as connection:
+            return digests.measured(connection, evaluation_ids, with_samples=with_samples)
 
     # ---- the whole ---------------------------------------------------------------------------------------------
 
