@@ -50,7 +50,7 @@ class CompileLimits:
     """Offline compiling of the Triton IR by Triton and ptxas (the `ptx` extra)."""
 
     enabled: bool = True
-    architectures: list[str] = field(default_factory=lambda: ["sm_80"])
+    architectures: list[str] = field(default_factory=lambda: ["sm_80", "auto"])  # auto: the GPU's at hand
     deadline_s: float = 20.0
 
 

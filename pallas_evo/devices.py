@@ -8,6 +8,8 @@ H200                  NVIDIA H200 Tensor Core GPU datasheet: 4,800 GB/s, 494.7 T
 L4                    NVIDIA L4 datasheet: 300 GB/s, 60 TFLOP/s
 RTX 4090              NVIDIA Ada architecture whitepaper: 1,008 GB/s, 82.6 TFLOP/s
 B200                  NVIDIA HGX B200 datasheet, per GPU: 8,000 GB/s, 1,125 TFLOP/s
+
+Compute capabilities (`sm`): NVIDIA CUDA programming guide, and developer.nvidia.com/cuda-gpus.
 """
 
 from __future__ import annotations
@@ -22,19 +24,20 @@ class Device:
     """One GPU model. `bandwidth_gb_s` is the memory's, 1e9 bytes; `tf32_tflop_s` the dense tensor peak."""
 
     name: str
+    sm: str  # what Triton and ptxas compile for it
     bandwidth_gb_s: float
     tf32_tflop_s: float
 
 
 _TABLE = (  # the first whose words are all in the name that JAX gives
-    (("A100", "PCIE"), Device(name="A100 PCIe", bandwidth_gb_s=1935, tf32_tflop_s=156)),
-    (("A100",), Device(name="A100 SXM", bandwidth_gb_s=2039, tf32_tflop_s=156)),
-    (("H200",), Device(name="H200", bandwidth_gb_s=4800, tf32_tflop_s=494.7)),
-    (("H100", "PCIE"), Device(name="H100 PCIe", bandwidth_gb_s=2000, tf32_tflop_s=378)),
-    (("H100",), Device(name="H100 SXM", bandwidth_gb_s=3350, tf32_tflop_s=494.7)),
-    (("B200",), Device(name="B200", bandwidth_gb_s=8000, tf32_tflop_s=1125)),
-    (("L4",), Device(name="L4", bandwidth_gb_s=300, tf32_tflop_s=60)),
-    (("4090",), Device(name="RTX 4090", bandwidth_gb_s=1008, tf32_tflop_s=82.6)),
+    (("A100", "PCIE"), Device(name="A100 PCIe", sm="sm_80", bandwidth_gb_s=1935, tf32_tflop_s=156)),
+    (("A100",), Device(name="A100 SXM", sm="sm_80", bandwidth_gb_s=2039, tf32_tflop_s=156)),
+    (("H200",), Device(name="H200", sm="sm_90", bandwidth_gb_s=4800, tf32_tflop_s=494.7)),
+    (("H100", "PCIE"), Device(name="H100 PCIe", sm="sm_90", bandwidth_gb_s=2000, tf32_tflop_s=378)),
+    (("H100",), Device(name="H100 SXM", sm="sm_90", bandwidth_gb_s=3350, tf32_tflop_s=494.7)),
+    (("B200",), Device(name="B200", sm="sm_100", bandwidth_gb_s=8000, tf32_tflop_s=1125)),
+    (("L4",), Device(name="L4", sm="sm_89", bandwidth_gb_s=300, tf32_tflop_s=60)),
+    (("4090",), Device(name="RTX 4090", sm="sm_89", bandwidth_gb_s=1008, tf32_tflop_s=82.6)),
 )
 
 

@@ -71,6 +71,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "endless": ("run", "The kernel did not end before its deadline."),
     "device_fault": ("run", "The GPU reported an error while the kernel ran."),
     "run_memory": ("run", "The kernel's program needs more memory than the runner has."),
+    "sanitizer": ("run", "NVIDIA's compute-sanitizer found a fault in a run of the kernel (elites only)."),
     # D's gates
     "output_range": ("output_range", "The outputs' range is not the reference's."),
     "output_std": ("output_std", "The outputs vary less, or more, between inputs than the reference's."),

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from pallas_evo.artefact import wire
 from pallas_evo.artefact.architectures import ARCHITECTURES
+from pallas_evo.artefact.at_hand import AUTO, resolve
 from pallas_evo.artefact.refusal import clean
 from pallas_evo.errors import ConfigError, WorkerFailed
 from pallas_evo.jail import Ended, Worker, WorkerLimits
@@ -46,6 +47,7 @@ def compile_offline_many(
     """Several artefacts for several architectures, in one child as long as it lives.
 
     Args:
+        sms: keys of ARCHITECTURES, and `auto` for the GPU's at hand, which is left out where there is none.
         deadline_s: for each artefact and architecture.
         worker: a child from `start_compiler`; it is used up.
 
@@ -57,8 +59,11 @@ def compile_offline_many(
         WorkerFailed: the child could not start, or gave an answer that our code does not give.
     """
     for sm in sms:
-        if sm not in ARCHITECTURES:
-            raise ConfigError(f"compile.architectures: {sm} is not known; choose from {', '.join(ARCHITECTURES)}.")
+        if sm not in (AUTO, *ARCHITECTURES):
+            raise ConfigError(
+                f"compile.architectures: {sm} is not known; choose from {AUTO}, {', '.join(ARCHITECTURES)}."
+            )
+    sms = resolve(sms)
     results: list[dict[str, Compiled | Rejection | None]] = [{} for _ in artefacts]
     if worker is None and find_spec("triton") is None:
         return [dict.fromkeys(sms) for _ in artefacts]

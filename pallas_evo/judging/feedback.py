@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from pallas_evo.devices import find_device, limited_by
 from pallas_evo.types import Compiled, Rejection, SizeResult, Task
 
 _HINTS = {
@@ -16,30 +18,117 @@ _HINTS = {
     "numerics": "Check the mask values of reductions (-inf for max, 0 for sum), the accumulator's type and the edges.",
     "shared_memory": "Use smaller BLOCK sizes or fewer num_stages.",
     "nondeterministic_trace": "Make tracing a pure function of the input shapes.",
+    "sanitizer": "Mask every load and store with its index against the array's size, and write before you read.",
 }
+
+NEAR_PERCENT = 85.0
+"""Share of the roofline from which on little is left: a plain copy reaches 90 % of an H200's datasheet bandwidth."""
+LOW_OCCUPANCY = 0.25
 
 
 def describe(
-    task: Task, rejection: Rejection | None, sizes: Mapping[str, SizeResult], compiled: Mapping[str, Compiled]
+    task: Task,
+    rejection: Rejection | None,
+    sizes: Mapping[str, SizeResult],
+    compiled: Mapping[str, Compiled],
+    *,
+    timing: Mapping[str, Mapping[str, Any]] | None = None,
+    device: str | None = None,
 ) -> str:
-    """The text feedback for one evaluation."""
+    """The text feedback for one evaluation.
+
+    Args:
+        timing: by size, what was measured beside the samples: `kernels` {"candidate": launches of one call}, `binds`.
+        device: the GPU's name; what was compiled for it is spoken of, else what was compiled first.
+    """
     if rejection is not None:
         hint = _HINTS.get(rejection.reason, "")
         return f"Rejected ({rejection.reason}): {rejection.message} {hint}".strip()
-    parts = [f"Correct for {task.id}."]
-    for name, size in sizes.items():
-        if size.median_us and size.xla_us:
-            near = f", {size.roofline_percent:.0f} % of the roofline" if size.roofline_percent is not None else ""
-            parts.append(
-                f"At {name}: {size.median_us:.2f} us, XLA {size.xla_us:.2f} us "
-                f"({size.xla_us / size.median_us:.2f}x){near}."
-            )
-    for sm, made in compiled.items():
-        spilled = f", {made.spill_bytes} bytes spilled: use smaller blocks or more warps" if made.spill_bytes else ""
-        parts.append(
-            f"{sm}: {made.registers} registers, {made.shared_bytes} bytes of shared memory, occupancy "
-            f"{made.occupancy:.0%}{spilled}."
+    timed = {name: size for name, size in sizes.items() if size.median_us and size.xla_us}
+    made = _for_device(compiled, device)
+    kernels, bound = 1, None
+    parts = []
+    for name, size in timed.items():
+        evidence = (timing or {}).get(name, {})
+        kernels = (evidence.get("kernels") or {}).get("candidate", 1)
+        bound = _bound(size, evidence.get("binds"), kernels)
+        parts.append(_time(name, size, bound, kernels))
+    text = f"Correct for {task.id}; " + "; ".join(parts) + "." if parts else f"Correct for {task.id}."
+    said = [text]
+    if made is not None:
+        spilled = f"{made.spill_bytes} bytes spilled" if made.spill_bytes else "no spills"
+        said.append(
+            f"{made.sm}: {made.registers} registers, {spilled}, {made.shared_bytes} bytes of shared memory, occupancy "
+            f"{made.occupancy:.0%}."
         )
-    if not any(size.median_us for size in sizes.values()):
-        parts.append("It was not timed: there is no GPU here.")
-    return " ".join(parts)
+    if not timed:
+        said.append("It was not timed: there is no GPU here.")
+        if made is not None and made.spill_bytes:
+            said.append(_SPILLS)
+    else:
+        said.append(_next(list(timed.values())[-1], bound, kernels, made))
+    return " ".join(said)
+
+
+def _for_device(compiled: Mapping[str, Compiled], device: str | None) -> Compiled | None:
+    known = find_device(device) if device else None
+    if known is not None and known.sm in compiled:
+        return compiled[known.sm]
+    return next(iter(compiled.values()), None)
+
+
+def _bound(size: SizeResult, binds: str | None, kernels: int) -> str | None:
+    if binds is None or size.floor_us is None or size.median_us is None:
+        return None
+    return limited_by(binds, floor_us=size.floor_us, median_us=size.median_us, kernels=kernels)
+
+
+def _time(name: str, size: SizeResult, bound: str | None, kernels: int) -> str:
+    assert size.median_us
+    assert size.xla_us
+    near = f", {size.roofline_percent:.0f} % of the roofline" if size.roofline_percent is not None else ""
+    by = {
+        None: "",
+        "launch": f", bound by launching its {kernels} kernel{'s' if kernels > 1 else ''}",
+    }.get(bound, f", bound by {bound}")
+    return (
+        f"at {name} {size.median_us:.2f} us, XLA {size.xla_us:.2f} us ({size.xla_us / size.median_us:.2f}x){near}{by}"
+    )
+
+
+_SPILLS = "Next: end the spills, with smaller blocks or more num_warps; they go through memory."
+
+
+def _next(size: SizeResult, bound: str | None, kernels: int, made: Compiled | None) -> str:
+    """The next thing to try, by what was measured; the first that applies."""
+    near = size.roofline_percent is not None and size.roofline_percent >= NEAR_PERCENT
+    if made is not None and made.spill_bytes:
+        return _SPILLS
+    if kernels > 1:
+        return (
+            f"Next: put its {kernels} kernels into one pallas_call where each program can hold what it needs; every "
+            "kernel writes to memory what the next one reads again."
+        )
+    if bound == "launch":
+        return (
+            "Next: at this size starting the kernel is most of the time; try a grid whose programs fill the "
+            "multiprocessors once, and fewer num_warps."
+        )
+    if near:
+        return "Next: little is left at this size; every input should be read once, and nothing else is worth a try."
+    if bound == "compute":
+        return (
+            "Next: give the tensor cores more: larger BLOCK sizes of jnp.dot's operands (128), num_warps 8, num_stages "
+            "3 or 4; where an operand is read along its rows, transpose it outside so that K is contiguous."
+        )
+    if made is not None and made.occupancy < LOW_OCCUPANCY:
+        return (
+            f"Next: occupancy is {made.occupancy:.0%}; use smaller blocks or fewer num_stages, so that more programs "
+            "are resident and loads overlap."
+        )
+    if bound == "memory":
+        return (
+            "Next: make the accesses of a program contiguous and wide (a longer last block axis, 128 elements at "
+            "least), read each input once, and try num_warps 4 and 8."
+        )
+    return "Next: try other BLOCK sizes, num_warps and num_stages; this GPU's peaks are not in our table."

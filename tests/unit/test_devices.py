@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pallas_evo.devices import binds, find_device, floor_us
+from pallas_evo.devices import _TABLE, binds, find_device, floor_us
 from pallas_evo.types import Floor
 
 
@@ -30,6 +30,12 @@ def test_names(kind, name):
 @pytest.mark.parametrize("kind", ["NVIDIA L40S", "cpu", "", "NVIDIA GB200"])
 def test_an_unknown_device_has_no_floor(kind):
     assert find_device(kind) is None
+
+
+def test_every_device_names_an_architecture_that_we_compile_for():
+    from pallas_evo.artefact.architectures import ARCHITECTURES
+
+    assert {device.sm for _, device in _TABLE} <= set(ARCHITECTURES)
 
 
 def test_floor_is_the_larger_of_memory_and_compute():

@@ -16,7 +16,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from pallas_evo.artefact import compile_offline, compile_offline_many, compiling
+from pallas_evo.artefact import at_hand, compile_offline, compile_offline_many, compiling
 from pallas_evo.artefact.architectures import ARCHITECTURES, occupancy
 from pallas_evo.errors import ConfigError
 from pallas_evo.types import Artefact, Compiled, Rejection
@@ -160,3 +160,22 @@ def test_nothing_is_cached_in_the_home_folder(tmp_path: Path, monkeypatch: pytes
 )
 def test_occupancy(sm: str, registers: int, shared: int, warps: int, expected: float) -> None:
     assert occupancy(ARCHITECTURES[sm], registers, shared, warps) == expected
+
+
+def test_auto_is_the_gpu_at_hand_once_and_nothing_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_hand, "architecture_at_hand", lambda: "sm_90")
+    assert at_hand.resolve(["sm_80", "auto"]) == ["sm_80", "sm_90"]
+    assert at_hand.resolve(["auto", "sm_90"]) == ["sm_90"]
+    (found,) = compile_offline_many([accepted(judge(relu))], ["auto"], 60.0)
+    assert set(found) == {"sm_90"}
+    monkeypatch.setattr(at_hand, "architecture_at_hand", lambda: None)
+    assert at_hand.resolve(["sm_80", "auto"]) == ["sm_80"]
+    assert compile_offline_many([accepted(judge(relu))], ["auto"], 60.0) == [{}]
+
+
+@pytest.mark.parametrize("visible", ["", "-1", "17", "GPU-nonsense"])
+def test_no_gpu_is_at_hand_where_none_is_visible(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    at_hand.architecture_at_hand.cache_clear()
+    assert at_hand.architecture_at_hand() is None
+    at_hand.architecture_at_hand.cache_clear()
