@@ -211,7 +211,9 @@ class SizeResult:
 class Evaluation:
     """The judge's whole word on one candidate. `combined_score` is 0.0 unless `correct`.
 
-    `timer` is `untimed` without a GPU; task, version, device, timer and timed sizes are a score's identity.
+    `timer` is `untimed` without a GPU; task, version, device, timer and timed sizes are a score's identity. `texts` is
+    what the candidate was on the way at the size `texts_size`: `stablehlo` and `triton_ir` as the validator printed
+    them, `ptx_sm_80` from the compiler, and `jaxpr`, which is the tracer's word and may be made up by the candidate.
     """
 
     task: str
@@ -237,3 +239,5 @@ class Evaluation:
     text_feedback: str = ""
     output_text: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
+    texts_size: str | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from pallas_evo.archive.records import (
     StepRecord,
     Summary,
     TaskSummary,
+    TextRecord,
     VerificationRecord,
     identity_of,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "StepRecord",
     "Summary",
     "TaskSummary",
+    "TextRecord",
     "VerificationRecord",
     "identity_of",
     "open_archive",

@@ -26,6 +26,7 @@ _ORDER = (
     schema.task_versions,
     schema.environments,
     schema.configs,
+    schema.texts,
     schema.runs,
     schema.programs,
     schema.run_programs,
@@ -38,6 +39,7 @@ _PARTS = {
     schema.evaluations: (
         (schema.evaluation_details, ("evaluation_id",)),
         (schema.timing_samples, ("evaluation_id",)),
+        (schema.evaluation_texts, ("evaluation_id",)),
     ),
 }
 """Tables whose rows are part of a row of another and go over with it, with the columns that say which."""

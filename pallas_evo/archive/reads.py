@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Table, and_, case, exists, false, func, or_, select
 
-from pallas_evo.archive import encoding, schema
+from pallas_evo.archive import encoding, schema, texts
 from pallas_evo.archive.records import (
     UNTIMED,
     EvaluationRecord,
@@ -154,6 +154,9 @@ def evaluation(connection: Connection, evaluation_id: str) -> Evaluation:
     values["environment"] = values["content"]
     taken = {s.size: s.samples_us for s in samples(connection, evaluation_id) if s.slot == "candidate"}
     values["sizes"] = {name: {**size, "samples_us": taken.get(name)} for name, size in values["sizes"].items()}
+    kept = texts.texts(connection, [evaluation_id]).get(evaluation_id, ())
+    values["texts"] = {one.kind: one.text for one in kept}
+    values["texts_size"] = kept[0].size if kept else None
     return encoding.build(Evaluation, values)
 
 

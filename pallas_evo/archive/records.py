@@ -117,6 +117,15 @@ class SampleRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextRecord:
+    """What an evaluated program was on the way, at one size; `kind` is jaxpr, stablehlo, triton_ir or ptx_sm_80."""
+
+    kind: str
+    size: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One run of ours. `status` is running, finished or failed; a killed run stays `running`."""
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 
 from pallas_evo.archive.encoding import plain, restore
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 """The newest migration under migrations/versions: what a new archive is stamped with, and what an open one must say."""
 
 
@@ -258,6 +258,22 @@ timing_samples = Table(  # raw samples of device time: a row is all samples of o
     Column("slot", _WORD, primary_key=True),  # candidate, xla, ...: what was timed
     Column("count", Integer, nullable=False),
     Column("samples_us", LargeBinary, nullable=False),  # float64, little-endian
+)
+
+texts = Table(  # what programs turned into on the way: Jaxpr, StableHLO, Triton IR, PTX; equal ones are stored once
+    "texts",
+    metadata,
+    Column("sha256", _SHA256, primary_key=True),  # of the text's UTF-8 bytes
+    Column("zlib", LargeBinary, nullable=False),  # those bytes, compressed
+)
+
+evaluation_texts = Table(
+    "evaluation_texts",
+    metadata,
+    Column("evaluation_id", _ID, ForeignKey("evaluations.id"), primary_key=True),
+    Column("kind", _WORD, primary_key=True),  # jaxpr, stablehlo, triton_ir, ptx_sm_80
+    Column("size", _WORD, nullable=False),  # the size that it was traced at
+    Column("sha256", _SHA256, ForeignKey("texts.sha256"), nullable=False),
 )
 
 verifications = Table(  # one rung of the ladder that a seed climbs, as far as each machine reaches

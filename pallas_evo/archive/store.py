@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from sqlalchemy import Connection, Engine
 
-from pallas_evo.archive import copying, digests, migrate, reads, remarks, writes
+from pallas_evo.archive import copying, digests, migrate, reads, remarks, texts, writes
 from pallas_evo.archive.encoding import sha256_of_json
 from pallas_evo.archive.engine import WRITE, file_engine, memory_engine, server_engine
 from pallas_evo.archive.failures import translated, translated_files
@@ -33,6 +33,7 @@ from pallas_evo.archive.records import (
     StepRecord,
     Summary,
     TaskSummary,
+    TextRecord,
     VerificationRecord,
     standing,
 )
@@ -293,13 +294,16 @@ class Archive:
                 f"{evaluation.task}."
             )
         with self._writing() as connection:
-            return writes.add_evaluation(
+            stored = writes.add_evaluation(
                 connection,
                 evaluation,
                 run_id=run_id,
                 config_yaml=config_yaml,
                 other_samples_us=other_samples_us or {},
             )
+            if evaluation.texts:
+                texts.add_texts(connection, stored, evaluation.texts_size or "", evaluation.texts)
+            return stored
 
     def evaluation(self, evaluation_id: str) -> Evaluation:
         """The whole evaluation, equal to what was added."""
@@ -531,6 +535,16 @@ class Archive:
         """What many evaluations measured, as plain values, by evaluation id."""
         with self._reading() as connection:
             return digests.measured(connection, evaluation_ids, with_samples=with_samples)
+
+    def texts(
+        self, evaluation_ids: Sequence[str], kinds: Collection[str] | None = None
+    ) -> Mapping[str, tuple[TextRecord, ...]]:
+        """The intermediate texts of many evaluations (of some kinds, or of all), by evaluation id.
+
+        An evaluation without any is left out. Of the kinds, `jaxpr` is the tracer's word: a candidate can make it up.
+        """
+        with self._reading() as connection:
+            return texts.texts(connection, evaluation_ids, kinds)
 
     # ---- the whole ---------------------------------------------------------------------------------------------
 

@@ -86,6 +86,12 @@ def evaluation(source: str = PARENT, **changes: Any) -> Evaluation:
             text_feedback="Use wider blocks.",
             output_text="printed \0 by a \udc80 candidate \u2028 é",
             environment={"jax": "0.10.2", "triton": None, "driver": "575", "devices": ["H200"], "jail": {"level": 2}},
+            texts_size="medium",
+            texts={
+                "jaxpr": "{ made \0 up \udc80 by a candidate \u2028 é }",
+                "stablehlo": "module {}\n",
+                "triton_ir": "",
+            },
         ),
         **changes,
     )
@@ -95,6 +101,7 @@ def rejected(source: str = PARENT, **changes: Any) -> Evaluation:
     """A rejected evaluation of the source, never timed."""
     verdict = {"correct": False, "combined_score": 0.0, "status": "rejected", "stage": "trace", "reason": "timeout"}
     nothing = {"gates": (), "filters": {}, "sizes": {}, "compiled": {}, "compiled_for": (), "ran_on": None}
+    nothing |= {"texts": {}, "texts_size": None}
     return evaluation(source, **{**verdict, **nothing, "message": "too slow", "timer": "untimed", **changes})
 
 
