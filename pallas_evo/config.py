@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -129,8 +130,13 @@ class Config:
     timer: Timer = field(default_factory=Timer)
 
 
-def load_config(file: Path | None = None, overrides: Sequence[str] = ()) -> Config:
+def load_config(file: Path | None = None, overrides: Sequence[str] = (), *, text: str | None = None) -> Config:
     """Merge defaults, one YAML file and `key=value` overrides.
+
+    Args:
+        file: the YAML file; with `text` only its name, for messages.
+        overrides: `key=value`, each over what came before.
+        text: the file's content, where somebody else has read it.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, or a key or a value does not fit the schema.
@@ -142,7 +148,9 @@ def load_config(file: Path | None = None, overrides: Sequence[str] = ()) -> Conf
     where = str(file) if file else "--set"
     try:
         merged = OmegaConf.structured(Config)
-        if file is not None:
+        if text is not None:
+            merged = OmegaConf.merge(merged, OmegaConf.load(StringIO(text)))
+        elif file is not None:
             merged = OmegaConf.merge(merged, OmegaConf.load(file))
         where = "--set"
         for override in overrides:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from pallas_evo.running import gpu_present
+
+os.environ["PALLAS_EVO_SOCKET"] = ""  # a service that runs on this machine judges no test
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pallas_evo.errors import UsageError
+from pallas_evo.errors import UsageError, WorkerFailed
 from pallas_evo.paths import DEFAULT_ARCHIVE
 from pallas_evo.tasks import get_task
 from pallas_evo.types import Evaluation, Task
 
 if TYPE_CHECKING:
     from pallas_evo.archive import Archive
+    from pallas_evo.config import Config
 
 MOST_BYTES = 1 << 20
+MOST_ASKED = 32  # candidates that one command has in a service's queue at a time
 
 
 class Target(StrEnum):
@@ -43,6 +49,9 @@ def evaluate(
     allow_unjailed: Annotated[
         bool, typer.Option("--allow-unjailed", help="Go on where nothing here can confine a candidate.")
     ] = False,
+    service: Annotated[
+        str, typer.Option(metavar="auto|off|PATH", help="Judges that `pallas_evo serve` keeps warm, where it runs.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, one a line.")] = False,
 ) -> None:
     """Judge candidates through all gates.
@@ -56,15 +65,14 @@ def evaluate(
     from pallas_evo.archive import open_archive
     from pallas_evo.cli.rendering import evaluation_to_json, print_evaluation
     from pallas_evo.config import load_config, to_yaml
-    from pallas_evo.evaluation import Evaluator
 
     settings = load_config(Path(config) if config else None, overrides or ())
     settings.allow_unjailed = settings.allow_unjailed or allow_unjailed
     refused = False
-    with open_archive(archive) as store, Evaluator(settings, target=target.value) as evaluator:
+    with ExitStack() as stack, open_archive(archive) as store:
         store.add_tasks([chosen])
-        for index, (name, source) in enumerate(zip(files, sources, strict=True)):
-            verdict = evaluator.evaluate(source, chosen, more=index + 1 < len(files))
+        verdicts = stack.enter_context(closing(judge(sources, chosen, target, settings, service)))
+        for name, source, verdict in zip(files, sources, verdicts, strict=True):
             stored = record(store, chosen, source, verdict, to_yaml(settings))
             refused = refused or not verdict.correct
             if as_json:
@@ -74,6 +82,59 @@ def evaluate(
                 print_evaluation(name, verdict)
             sys.stdout.flush()
     raise typer.Exit(1 if refused else 0)
+
+
+def judge(
+    sources: Sequence[str], task: Task, target: Target, settings: Config, service: str = "off"
+) -> Generator[Evaluation, None, None]:
+    """Verdicts in order, from the service where it gives one, else from a judge of our own.
+
+    Raises:
+        WorkerFailed: the service failed, as it says.
+    """
+    from pallas_evo.archive.encoding import build
+    from pallas_evo.config import to_yaml
+    from pallas_evo.pool import client
+
+    given_up = threading.Event()
+
+    def look() -> None:
+        if given_up.is_set():
+            raise InterruptedError
+
+    def ask(source: str) -> dict[str, Any] | None:
+        request = {"source": source, "task": task.id, "target": target.value, "config_text": to_yaml(settings)}
+        return None if without.is_set() else client.ask(request, service=service, look=look, say=once)
+
+    without = threading.Event()  # one complaint, and one command does without from there on
+    speaking = threading.Lock()
+
+    def once(line: str) -> None:
+        with speaking:
+            if not without.is_set():
+                sys.stderr.write(f"{line}\n")
+            without.set()
+
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(min(MOST_ASKED, len(sources)), thread_name_prefix="ask"))
+        stack.callback(given_up.set)
+        evaluator = None
+        answers = [threads.submit(ask, source) for source in sources] if service != "off" else [None] * len(sources)
+        stack.callback(lambda: [answer.cancel() for answer in answers if answer is not None])
+        for index, (source, asked) in enumerate(zip(sources, answers, strict=True)):
+            answer = asked.result() if asked is not None else None
+            if answer is None:
+                if evaluator is None:
+                    from pallas_evo.evaluation import Evaluator
+
+                    evaluator = stack.enter_context(Evaluator(settings, target=target.value))
+                yield evaluator.evaluate(source, task, more=index + 1 < len(sources))
+            elif answer["kind"] == "judged":
+                yield build(Evaluation, answer["evaluation"])
+            elif answer["kind"] == "usage":
+                raise UsageError(answer["message"])
+            else:
+                raise WorkerFailed(answer["message"])
 
 
 def record(store: Archive, task: Task, source: str, verdict: Evaluation, config_yaml: str) -> str:

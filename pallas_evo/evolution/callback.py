@@ -1,8 +1,9 @@
 """What ShinkaEvolve calls for each candidate: `--program_path P --results_dir R --task ID`.
 
-This process imports the standard library only. It clears and writes the result files, starts the judge
-(`judge_child`) in a process group of its own with a scrubbed environment, and holds it to a deadline that is shorter
-than ShinkaEvolve's. It notices when its own parent is gone, because ShinkaEvolve leaves its evaluators behind.
+This process imports the standard library only. It clears and writes the result files, and asks the service that keeps
+judges warm (`pallas_evo serve`); where none is there it starts the judge (`judge_child`) in a process group of its own
+with a scrubbed environment. Either is held to a deadline that is shorter than ShinkaEvolve's. It notices when its own
+parent is gone, because ShinkaEvolve leaves its evaluators behind.
 
 A candidate that is refused is a result: files, exit code 0. A failure of ours is none: the files say `correct: false`
 and `judged: false`, `private.failure` says why, the exit code is not 0, and our runner (`runner.py`) never stores such
@@ -27,18 +28,17 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from pallas_evo.errors import PallasEvoError, UsageError, WorkerFailed
+from pallas_evo.pool import client
+from pallas_evo.pool.surroundings import judge_environment
 
 DEADLINE_S = 300.0
 RETRIES = 1
 ERROR_CHARACTERS = 2000
+SOURCE_BYTES = 1 << 20
 
 
 class _Abandoned(WorkerFailed):
     """Whoever asked for the judgement has ended."""
-
-
-_KEPT = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
-_KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "JAX_", "XLA_", "TF_CPP_", "OMP_", "OPENBLAS_", "MKL_", "PALLAS_EVO_")
 
 
 def judge_file(
@@ -51,6 +51,7 @@ def judge_file(
     overrides: Sequence[str] = (),
     deadline_s: float = DEADLINE_S,
     retries: int = RETRIES,
+    service: str = "auto",
 ) -> dict[str, Any]:
     """Judge a candidate file, write `metrics.json`, `correct.json` and `evaluation.json`, and return the metrics.
 
@@ -62,7 +63,9 @@ def judge_file(
         config: a YAML file, as `pallas_evo evaluate --config` takes it.
         overrides: `key=value`, as `--set` takes them.
         deadline_s: for the whole, retries included.
-        retries: how often a failure of ours is tried again.
+        retries: how often a failure of ours is tried again, in a process of our own.
+        service: `auto` asks the service that keeps judges warm where one serves this user, `off` does not, a path is
+            its socket's.
 
     Raises:
         UsageError: there is no such task, configuration or file.
@@ -71,18 +74,20 @@ def judge_file(
     folder = Path(results_dir)
     _clear(folder)
     _write_failure(folder, "The judge was ended before it had judged the candidate.")
-    request = {
-        "program": str(Path(program).absolute()),
-        "task": task,
-        "target": target,
-        "config": str(Path(config).absolute()) if config else None,
-        "overrides": list(overrides),
-    }
     end, parent = time.monotonic() + deadline_s, os.getppid()
     try:
+        request = {
+            "source": _read(Path(program), SOURCE_BYTES, "candidate"),
+            "task": task,
+            "target": target,
+            "config_text": _read(Path(config), None, "configuration") if config else None,
+            "config_name": str(config) if config else None,
+            "overrides": list(overrides),
+        }
         for left in range(retries, -1, -1):
             try:
-                answer = _ask_service(request) or _ask_process(request, end, deadline_s, parent)
+                warm = _ask_service(request, service, end, parent) if left == retries else None
+                answer = warm or _ask_process(request, end, deadline_s, parent)
                 break
             except (UsageError, _Abandoned):
                 raise
@@ -100,21 +105,26 @@ def judge_file(
     return metrics
 
 
-def _ask_service(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The answer of a judge that is kept warm behind a socket, where one serves this machine; there is none yet."""
-    return None
+def _ask_service(request: Mapping[str, Any], service: str, end: float, parent: int) -> dict[str, Any] | None:
+    """The answer of a judge that is kept warm behind a socket, or None where one has to do without it."""
+
+    def look() -> None:
+        if os.getppid() != parent:
+            raise _Abandoned("ShinkaEvolve is gone, so nobody waits for this judgement.")
+
+    answer = client.ask(request, service=service, deadline_s=end - time.monotonic(), look=look)
+    return None if answer is None else _verdict(answer)
 
 
 def _ask_process(request: Mapping[str, Any], end: float, deadline_s: float, parent: int) -> dict[str, Any]:
     """The answer of a judge process of its own, killed with all it started when time is up or when we end."""
-    root = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "pallas_evo.evolution.judge_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=_environment(root),
+            env=judge_environment(),
             start_new_session=True,
         )
         parts: list[bytes] = []
@@ -138,6 +148,11 @@ def _ask_process(request: Mapping[str, Any], end: float, deadline_s: float, pare
             errors.seek(0)
             said = errors.read()[-ERROR_CHARACTERS:].decode("utf-8", "replace").strip()
             raise WorkerFailed(f"The judge ended without an answer (exit code {child.returncode}). {said}".strip())
+    return _verdict(answer)
+
+
+def _verdict(answer: dict[str, Any]) -> dict[str, Any]:
+    """A record that is a verdict; the others are raised."""
     if answer["kind"] == "usage":
         raise UsageError(answer["message"])
     if answer["kind"] != "judged":
@@ -174,17 +189,18 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _environment(root: str) -> dict[str, str]:
-    """What the judge needs of ours: ShinkaEvolve hands on its whole environment, API keys too."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT or (name.startswith(_KEPT_PREFIXES) and not name.upper().endswith(("KEY", "TOKEN", "SECRET")))
-    }
-    return {**kept, "PYTHONPATH": root, "PYTHONUNBUFFERED": "1"}
-
-
 # ---- the files -------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, most: int | None, what: str) -> str:
+    """A file's text; of one that is far too large as much as shows it, for the contract gate to refuse."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: the {what} cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: the {what} is not UTF-8 (byte {error.start}).") from error
 
 
 def _clear(folder: Path) -> None:
@@ -233,6 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     parser.add_argument("--deadline_s", type=float, default=DEADLINE_S)
     parser.add_argument("--retries", type=int, default=RETRIES)
+    parser.add_argument("--service", default="auto", metavar="auto|off|PATH", help="judges that are kept warm")
     options = vars(parser.parse_args(arguments))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)

@@ -32,7 +32,7 @@ ALLOWED = {
     "reporting": {"types", "errors"},
 }
 """Part -> what it may import of ours. A part that is not here is in JOINING."""
-JOINING = {"bench", "cli", "seed", "evolution", "__init__", "__main__"}
+JOINING = {"bench", "cli", "seed", "evolution", "pool", "__init__", "__main__"}
 
 
 def imports(path: Path) -> set[str]:

@@ -16,6 +16,7 @@ from pallas_evo.errors import PallasEvoError, UsageError, WorkerFailed
 from pallas_evo.evolution import callback
 from pallas_evo.evolution.metrics import shinka_metrics
 from pallas_evo.paths import EVALUATORS, seed_file
+from pallas_evo.pool import surroundings
 from pallas_evo.tasks import get_task
 from pallas_evo.types import Evaluation
 
@@ -132,7 +133,7 @@ def test_no_key_of_the_environment_reaches_the_judge(monkeypatch):
     for name in ("OPENAI_API_KEY", "JAX_API_KEY", "AWS_SECRET_ACCESS_KEY", "CUDA_TOKEN"):
         monkeypatch.setenv(name, "fake")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    kept = callback._environment("root")
+    kept = surroundings.judge_environment("root")
     assert "fake" not in kept.values()
     assert kept["CUDA_VISIBLE_DEVICES"] == "1"
 
