@@ -257,6 +257,7 @@ class _Bench:
             self.progress(name, len(jobs)) as advance,
             self.instruments.judges(self.plan.config, self.plan.target, at_once) as pool,
         ):
+            pool.wait_ready()
             throughput.run_round(pool, [Job(task=task, source=source) for task, source in warm], at_once)
             return throughput.run_round(pool, jobs, at_once, advance)
 

@@ -105,6 +105,9 @@ class Fakes:
             self._at_once -= 1
         return future
 
+    def wait_ready(self) -> None:
+        pass
+
     @contextmanager
     def self_timer(self, config):
         yield self

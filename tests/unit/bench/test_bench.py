@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from concurrent.futures import Future
 
 import pytest
 from bench_fakes import TASKS, Fakes, MadeRatio, made_verdict, plan
 
 from pallas_evo.bench import Record, run_bench
+from pallas_evo.bench.judges import PoolJudges
 from pallas_evo.bench.rows import held_s, percentile, row_of
 from pallas_evo.bench.sources import HARM_TASK, HARMS, distinct, harmful, round_of, seed_source, tilings
 from pallas_evo.bench.table import SECTIONS, main, markdown, our_failures, seeds_accepted, summary
 from pallas_evo.bench.throughput import Job, cost_of_harm, run_round
-from pallas_evo.errors import DeviceUnavailable, UsageError
+from pallas_evo.errors import DeviceUnavailable, UsageError, WorkerFailed
 from pallas_evo.judging.contract import check_contract
 from pallas_evo.tasks import get_task, load_tasks
 from pallas_evo.types import Rejection
@@ -156,6 +158,24 @@ def test_the_wall_alone_runs_the_suite_that_it_rests_on(tmp_path):
     data = run_bench(plan(parts=("wall",)), Record(tmp_path), fakes.instruments)
     assert "Wall clock" in SECTIONS["wall"](data)
     assert len(fakes.judged) == 3
+
+
+def test_a_pools_records_become_verdicts_or_our_failures():
+    class MadePool:
+        def __init__(self, record):
+            self.record = record
+
+        def submit(self, source, task):
+            future = Future()
+            future.set_result(self.record)
+            return future
+
+    judged = {"kind": "judged", "evaluation": {"correct": True}}
+    assert PoolJudges(MadePool(judged)).submit("", "L1/relu").result() == {"correct": True}
+    with pytest.raises(WorkerFailed, match="closed"):
+        PoolJudges(MadePool({"kind": "failure", "message": "The pool was closed."})).submit("", "L1/relu").result()
+    with pytest.raises(UsageError, match="no task"):
+        PoolJudges(MadePool({"kind": "usage", "message": "no task"})).submit("", "L1/relu").result()
 
 
 def test_harm_counts_every_verdict_that_is_another():
