@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pallas_evo.devices import binds, find_device
-from pallas_evo.types import Compiled, Evaluation, SizeResult, Task
+from pallas_evo.types import Evaluation, SizeResult, Task
 
 FEEDBACK_CHARACTERS = 1500
 
@@ -20,12 +19,11 @@ def shinka_metrics(task: Task, evaluation: Evaluation) -> dict[str, Any]:
     score = float(evaluation.combined_score)
     if not math.isfinite(score) or not evaluation.correct:
         score = 0.0
-    text = " ".join(part for part in (evaluation.text_feedback, advice(task, evaluation)) if part)
     return {
         "combined_score": score,
         "public": _public(evaluation, score),
         "private": _private(evaluation),
-        "text_feedback": text[:FEEDBACK_CHARACTERS],
+        "text_feedback": evaluation.text_feedback[:FEEDBACK_CHARACTERS],
     }
 
 
@@ -66,42 +64,3 @@ def _private(evaluation: Evaluation) -> dict[str, Any]:
 def timed_sizes(evaluation: Evaluation) -> dict[str, SizeResult]:
     """The sizes at which the candidate was timed."""
     return {name: size for name, size in evaluation.sizes.items() if size.median_us and size.xla_us}
-
-
-def advice(task: Task, evaluation: Evaluation) -> str:
-    """What binds a correct candidate and what to try next; nothing for a rejected one, whose message says it."""
-    if not evaluation.correct:
-        return ""
-    binding = _binding(task, evaluation)
-    parts = [f"At the roofline it is bound by {binding}."] if binding else []
-    return " ".join([*parts, f"Next: {_next(task, evaluation, binding)}"])
-
-
-def _binding(task: Task, evaluation: Evaluation) -> str | None:
-    device = find_device(evaluation.ran_on or "") or find_device("NVIDIA A100 80GB PCIe")
-    if device is None:
-        return None
-    import numpy as np
-
-    from pallas_evo.tasks import dims_of, draw_inputs, floor
-
-    inputs = draw_inputs(task, dims_of(task, "small"), np.random.default_rng(0))
-    return binds(floor(task, inputs), device)
-
-
-def _next(task: Task, evaluation: Evaluation, binding: str | None) -> str:
-    made: Compiled | None = next(iter(evaluation.compiled.values()), None)
-    if made is not None and made.spill_bytes:
-        return "stop the spills with smaller blocks or twice the warps."
-    if made is not None and made.shared_bytes > 100 << 10:
-        return "one stage or half the BLOCK_K less shared memory, so that more blocks fit on a multiprocessor."
-    if made is not None and made.occupancy < 0.25:
-        return "raise the occupancy: smaller blocks, or the same block with more warps."
-    near = max((size.roofline_percent or 0.0 for size in timed_sizes(evaluation).values()), default=0.0)
-    if near > 80:
-        return "it is near the roofline; try num_warps, one more stage and the order of the grid."
-    if task.precision == "dot":
-        return "larger tiles with 8 warps and 3 to 4 stages; walk the grid in groups so that tiles share the L2."
-    if binding == "memory":
-        return "widen the contiguous axis of the block so that each warp loads whole lines; read each value once."
-    return "keep more in registers between steps, and unroll the inner loop."

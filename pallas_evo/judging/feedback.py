@@ -24,6 +24,7 @@ _HINTS = {
 NEAR_PERCENT = 85.0
 """Share of the roofline from which on little is left: a plain copy reaches 90 % of an H200's datasheet bandwidth."""
 LOW_OCCUPANCY = 0.25
+MUCH_SHARED_BYTES = 100 << 10
 
 
 def describe(
@@ -63,10 +64,8 @@ def describe(
         )
     if not timed:
         said.append("It was not timed: there is no GPU here.")
-        if made is not None and made.spill_bytes:
-            said.append(_SPILLS)
-    else:
-        said.append(_next(list(timed.values())[-1], bound, kernels, made))
+    last = list(timed.values())[-1] if timed else None
+    said.append(f"Next: {_next(task, last, bound, kernels, made)}.")
     return " ".join(said)
 
 
@@ -96,39 +95,38 @@ def _time(name: str, size: SizeResult, bound: str | None, kernels: int) -> str:
     )
 
 
-_SPILLS = "Next: end the spills, with smaller blocks or more num_warps; they go through memory."
-
-
-def _next(size: SizeResult, bound: str | None, kernels: int, made: Compiled | None) -> str:
+def _next(task: Task, size: SizeResult | None, bound: str | None, kernels: int, made: Compiled | None) -> str:
     """The next thing to try, by what was measured; the first that applies."""
-    near = size.roofline_percent is not None and size.roofline_percent >= NEAR_PERCENT
     if made is not None and made.spill_bytes:
-        return _SPILLS
+        return "end the spills, which go through memory, with smaller blocks or more num_warps"
+    if made is not None and made.shared_bytes > MUCH_SHARED_BYTES:
+        return (
+            f"need less shared memory than {made.shared_bytes} bytes, by one stage less or half the BLOCK_K, so that "
+            "more programs fit on a multiprocessor"
+        )
     if kernels > 1:
         return (
-            f"Next: put its {kernels} kernels into one pallas_call where each program can hold what it needs; every "
-            "kernel writes to memory what the next one reads again."
+            f"put its {kernels} kernels into one pallas_call where a program can hold what it needs: each kernel "
+            "writes to memory what the next one reads again"
         )
     if bound == "launch":
         return (
-            "Next: at this size starting the kernel is most of the time; try a grid whose programs fill the "
-            "multiprocessors once, and fewer num_warps."
+            "starting the kernel is most of the time at this size: try a grid whose programs fill the multiprocessors "
+            "once, and fewer num_warps"
         )
-    if near:
-        return "Next: little is left at this size; every input should be read once, and nothing else is worth a try."
-    if bound == "compute":
-        return (
-            "Next: give the tensor cores more: larger BLOCK sizes of jnp.dot's operands (128), num_warps 8, num_stages "
-            "3 or 4; where an operand is read along its rows, transpose it outside so that K is contiguous."
-        )
+    if size is not None and (size.roofline_percent or 0.0) >= NEAR_PERCENT:
+        return "little is left at this size; try num_warps and the order of the grid"
     if made is not None and made.occupancy < LOW_OCCUPANCY:
         return (
-            f"Next: occupancy is {made.occupancy:.0%}; use smaller blocks or fewer num_stages, so that more programs "
-            "are resident and loads overlap."
+            f"raise the occupancy of {made.occupancy:.0%}, by smaller blocks or fewer num_stages, so that loads of "
+            "more programs overlap"
         )
-    if bound == "memory":
+    if bound == "compute" or (bound is None and task.precision == "dot"):
         return (
-            "Next: make the accesses of a program contiguous and wide (a longer last block axis, 128 elements at "
-            "least), read each input once, and try num_warps 4 and 8."
+            "give the tensor cores more: BLOCK sizes of 128 for jnp.dot's operands, num_warps 8, num_stages 3 or 4; "
+            "transpose outside an operand that is not contiguous along K; walk the grid in groups that share the L2"
         )
-    return "Next: try other BLOCK sizes, num_warps and num_stages; this GPU's peaks are not in our table."
+    return (
+        "make a program's accesses contiguous and wide (128 elements or more along the last axis), read each input "
+        "once, and try num_warps 4 and 8"
+    )
