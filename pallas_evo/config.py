@@ -118,6 +118,15 @@ class Timer:
 
 
 @dataclass
+class Texts:
+    """Which intermediate texts of a candidate go to the archive, at one size: Jaxpr, StableHLO, Triton IR, PTX."""
+
+    keep: str = "accepted"  # those of accepted candidates; or all, or none
+    jaxpr_bytes: int = 256 << 10  # a longer one is left out
+    bytes: int = 4 << 20  # of each of the others, likewise
+
+
+@dataclass
 class Config:
     """Everything that one evaluation depends on, beside the candidate and the task."""
 
@@ -128,6 +137,7 @@ class Config:
     run: RunLimits = field(default_factory=RunLimits)
     judging: Judging = field(default_factory=Judging)
     timer: Timer = field(default_factory=Timer)
+    texts: Texts = field(default_factory=Texts)
 
 
 def load_config(file: Path | None = None, overrides: Sequence[str] = (), *, text: str | None = None) -> Config:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from importlib.util import find_spec
 
 from pallas_evo.artefact import wire
@@ -42,7 +42,12 @@ def start_compiler() -> Worker | None:
 
 
 def compile_offline_many(
-    artefacts: Sequence[Artefact], sms: Sequence[str], deadline_s: float, *, worker: Worker | None = None
+    artefacts: Sequence[Artefact],
+    sms: Sequence[str],
+    deadline_s: float,
+    *,
+    worker: Worker | None = None,
+    ptx: MutableMapping[tuple[str, str], tuple[str, ...]] | None = None,
 ) -> list[dict[str, Compiled | Rejection | None]]:
     """Several artefacts for several architectures, in one child as long as it lives.
 
@@ -50,6 +55,7 @@ def compile_offline_many(
         sms: keys of ARCHITECTURES, and `auto` for the GPU's at hand, which is left out where there is none.
         deadline_s: for each artefact and architecture.
         worker: a child from `start_compiler`; it is used up.
+        ptx: where given, takes in the text of each distinct kernel of what compiled, by (size, architecture).
 
     Returns:
         For each artefact, by architecture, what `compile_offline` gives.
@@ -74,7 +80,7 @@ def compile_offline_many(
                 if worker is None:
                     raise WorkerFailed("triton disappeared while compiling; install the `ptx` extra again.")
                 worker.ready()
-                worker.send(_job(artefact, sm), deadline_s)
+                worker.send(_job(artefact, sm, with_ptx=ptx is not None), deadline_s)
                 answer = worker.receive(deadline_s, wire.ANSWER_BYTES)
                 if isinstance(answer, Ended):
                     worker.kill()
@@ -84,18 +90,21 @@ def compile_offline_many(
                     result[sm] = None
                 else:
                     try:
-                        result[sm] = wire.read_compiled(answer, sm)
+                        result[sm], texts = wire.read_compiled(answer, sm)
                     except wire.BadAnswer as error:
                         raise WorkerFailed(f"{_MODULE}: an answer that our code does not give ({error}).") from error
+                    if ptx is not None and texts:
+                        ptx[artefact.workload.label, sm] = texts
     finally:
         if worker is not None:
             worker.kill()
     return results
 
 
-def _job(artefact: Artefact, sm: str) -> bytes:
+def _job(artefact: Artefact, sm: str, *, with_ptx: bool) -> bytes:
     distinct = {(kernel.ttir, kernel.num_warps, kernel.num_stages): kernel for kernel in artefact.kernels}
-    return json.dumps({"sm": sm, "kernels": [dataclasses.asdict(kernel) for kernel in distinct.values()]}).encode()
+    kernels = [dataclasses.asdict(kernel) for kernel in distinct.values()]
+    return json.dumps({"sm": sm, "kernels": kernels, "with_ptx": with_ptx}).encode()
 
 
 def _lost(ended: Ended, sm: str, deadline_s: float) -> Rejection:

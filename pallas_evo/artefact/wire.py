@@ -9,7 +9,7 @@ import base64
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pallas_evo.artefact.refusal import MESSAGE_LENGTH, clean
@@ -54,14 +54,15 @@ def _spec(given: Mapping[str, Any]) -> ArraySpec:
     return ArraySpec(shape=tuple(given["shape"]), dtype=given["dtype"])
 
 
-def verdict(result: Artefact | Rejection | Compiled) -> bytes:
-    """A child's answer; the workload stays with the parent."""
+def verdict(result: Artefact | Rejection | Compiled, ptx: Sequence[str] = ()) -> bytes:
+    """A child's answer; the workload stays with the parent. `ptx` is each kernel's text, where asked for."""
     if isinstance(result, Artefact):
         fields = {name: getattr(result, name) for name in ("module", "sha256", "moved_bytes")}
         fields["kernels"] = [dataclasses.asdict(kernel) for kernel in result.kernels]
         return json.dumps({"artefact": fields}).encode()
-    kind = "rejection" if isinstance(result, Rejection) else "compiled"
-    return json.dumps({kind: dataclasses.asdict(result)}).encode()
+    if isinstance(result, Compiled):
+        return json.dumps({"compiled": {**dataclasses.asdict(result), "ptx": list(ptx)}}).encode()
+    return json.dumps({"rejection": dataclasses.asdict(result)}).encode()
 
 
 def read_verdict(frame: bytes, workload: Workload, limits: ArtefactLimits) -> Artefact | Rejection:
@@ -90,22 +91,25 @@ def read_verdict(frame: bytes, workload: Workload, limits: ArtefactLimits) -> Ar
     )
 
 
-def read_compiled(frame: bytes, sm: str) -> Compiled | Rejection:
-    """A compiling child's answer for one artefact.
+def read_compiled(frame: bytes, sm: str) -> tuple[Compiled | Rejection, tuple[str, ...]]:
+    """A compiling child's answer for one artefact, and its kernels' PTX where it was asked for.
 
     Raises:
         BadAnswer: it is not one that our code gives.
     """
     kind, given = _answer(frame)
     if kind == "rejection":
-        return _rejection(given)
+        return _rejection(given), ()
     if kind != "compiled":
         raise BadAnswer(f"expected compiled or rejection, came {kind}")
     occupancy, seconds = _take(given, "occupancy", float), _take(given, "seconds", float)
     if not 0 <= occupancy <= 1 or not 0 <= seconds < 1e6:
         raise BadAnswer("occupancy or seconds out of range")
     counts = {name: _natural(given, name) for name in ("registers", "spill_bytes", "shared_bytes", "ptx_bytes")}
-    return Compiled(sm=sm, occupancy=occupancy, seconds=seconds, **counts)
+    ptx = _take(given, "ptx", list)
+    if not all(type(text) is str for text in ptx):
+        raise BadAnswer("ptx is not text")
+    return Compiled(sm=sm, occupancy=occupancy, seconds=seconds, **counts), tuple(ptx)
 
 
 def _answer(frame: bytes) -> tuple[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from pallas_evo.artefact.compiling import compile_offline_many
 from pallas_evo.artefact.jailed import validate_jailed
 from pallas_evo.config import Config
 from pallas_evo.errors import ConfigError
+from pallas_evo.evaluation import texts
 from pallas_evo.evaluation.environment import environment
 from pallas_evo.evaluation.processes import Processes
 from pallas_evo.evaluation.stopwatch import Stopwatch
@@ -63,6 +64,9 @@ class _Record:
     ran_on: str | None = None
     timer: str = "untimed"
     timing: dict[str, Any] = field(default_factory=dict)
+    texts_size: str = ""
+    jaxpr: str | None = None
+    ptx: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
 
 class Case:
@@ -143,6 +147,8 @@ class Case:
 
     def _trace_and_validate(self) -> None:
         workloads = self._workloads()
+        labels, keeps = [workload.label for workload in workloads], texts.wanted(self.config)
+        self.record.texts_size = texts.text_size(labels, self.config.judging.timed_sizes)
         with _clock() as seconds:
             traced = trace(
                 self.source,
@@ -151,12 +157,15 @@ class Case:
                 self.config.trace,
                 allow_unjailed=self.config.allow_unjailed,
                 tracers=self.processes.tracers,
+                jaxpr_of=labels.index(self.record.texts_size) if keeps else None,
+                jaxpr_bytes=self.config.texts.jaxpr_bytes,
             )
         if isinstance(traced, Rejection):
             self._gate(REASONS[traced.reason][0], traced, seconds())
             raise _Stop
         self.record.output_text = traced.output_text
         self.record.jail = traced.jail
+        self.record.jaxpr = traced.jaxpr
         self._gate("trace", None, seconds())
         with _clock() as seconds:
             jobs = [*zip(traced.modules, workloads, strict=True), *zip(traced.second, workloads, strict=True)]
@@ -207,7 +216,13 @@ class Case:
             return self._gate("compile", None, 0.0, why)
         chosen = [self.artefacts[size] for size in self.config.judging.timed_sizes if size in self.artefacts]
         with _clock() as seconds:
-            made = compile_offline_many(chosen, sms, self.config.compile.deadline_s, worker=self.processes.compiler)
+            made = compile_offline_many(
+                chosen,
+                sms,
+                self.config.compile.deadline_s,
+                worker=self.processes.compiler,
+                ptx=self.record.ptx if texts.wanted(self.config) else None,
+            )
         for by_sm in made:
             for sm, compiled in by_sm.items():
                 if isinstance(compiled, Compiled):
@@ -393,6 +408,13 @@ class Case:
         correct = failed is None and bool(self.record.sizes)
         score = combined_score(correct, self.record.sizes.values())
         rejection = Rejection(reason=failed.reason or "", message=failed.message) if failed else None
+        kept = texts.collect(
+            self.config,
+            self.artefacts.get(self.record.texts_size),
+            self.record.jaxpr,
+            self.record.ptx,
+            correct=correct,
+        )
         return Evaluation(
             task=self.task.id,
             task_version=self.task.version,
@@ -423,6 +445,8 @@ class Case:
                 **({"timing": self.record.timing} if self.record.timing else {}),
                 **({"disabled_gates": list(off)} if (off := self.config.judging.disabled_gates) else {}),
             },
+            texts_size=self.record.texts_size if kept else None,
+            texts=kept,
         )
 
 

@@ -1,7 +1,8 @@
 """The tracer's parent: two fresh jailed processes export a candidate at every workload; nothing they say is believed.
 
 What comes back is bytes that some process sent: the validator decides what they are. Words that come back are made
-printable, cut to a length, and used in a message to a person only.
+printable, cut to a length, and used in a message to a person only. The Jaxpr that may come last is text to be kept and
+shown, under the name of who said it; nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pallas_evo.types import Rejection, Task, Workload
 
 CHILD = "pallas_evo.tracing.child"
 TROUBLE_BYTES = 64 << 10
+JAXPR_S = 1.0  # for printing it, after everything that a verdict hangs on is there
 LOAD_S = 60.0  # `import jax`, which is not the candidate's time
 ENVIRONMENT = {
     "JAX_PALLAS_USE_MOSAIC_GPU": "0",  # a plain pallas_call goes to Triton in every JAX version
@@ -36,7 +38,8 @@ class Traced:
     """A candidate's exported programs, as yet unvalidated.
 
     `modules` and `second` are two independent exports (`Exported.mlir_module_serialized`), each in the order of the
-    workloads. `output_text` is what the first process printed. `jail` is the level that it was confined at.
+    workloads. `output_text` is what the first process printed. `jail` is the level that it was confined at. `jaxpr` is
+    what the first process says that it traced at one of the workloads: text that the candidate may have made up.
     """
 
     modules: tuple[bytes, ...]
@@ -44,6 +47,15 @@ class Traced:
     output_text: str
     jail: str
     device_kind: str
+    jaxpr: str | None = None
+
+
+@dataclass
+class _Exports:
+    """What one process sent."""
+
+    modules: list[bytes]
+    jaxpr: str | None = None
 
 
 class Tracers:
@@ -112,6 +124,8 @@ def trace(
     *,
     allow_unjailed: bool = False,
     tracers: Tracers | None = None,
+    jaxpr_of: int | None = None,
+    jaxpr_bytes: int = 256 << 10,
 ) -> Traced | Rejection:
     """Export a candidate twice at every workload, in two fresh jailed processes at once.
 
@@ -124,11 +138,14 @@ def trace(
         limits: `deadline_s` starts when the source is handed over and covers both processes.
         allow_unjailed: go on where this machine can confine nothing.
         tracers: a pair started ahead of time, with the same limits; it is used up.
+        jaxpr_of: the workload whose Jaxpr is wanted as text, by its place; where none comes in time, or a longer one
+            than `jaxpr_bytes`, there is none, and the rest holds.
 
     Raises:
         JailUnavailable, WorkerFailed: our failure; the candidate has not run.
     """
-    return _trace(source, task, workloads, limits, allow_unjailed, tracers, force_triton=False)
+    wish = (jaxpr_of, jaxpr_bytes)
+    return _trace(source, task, workloads, limits, allow_unjailed, tracers, force_triton=False, jaxpr=wish)
 
 
 def trace_original(
@@ -152,6 +169,7 @@ def _trace(
     tracers: Tracers | None,
     *,
     force_triton: bool,
+    jaxpr: tuple[int | None, int] = (None, 0),
 ) -> Traced | Rejection:
     if tracers is not None and (tracers.used or tracers.limits != limits):
         raise ValueError("Expected an unused pair of tracers with the limits of this call. Start a new pair.")
@@ -159,15 +177,15 @@ def _trace(
     pair.used = True
     with pair:
         pair.ready()
-        orders = (list(workloads), list(reversed(workloads)))
+        requests = (
+            _request(source, workloads, limits, force_triton, jaxpr),
+            _request(source, list(reversed(workloads)), limits, force_triton, (None, 0)),
+        )
         ends = time.monotonic() + limits.deadline_s
         with ThreadPoolExecutor(2, thread_name_prefix="trace") as threads:
             try:
                 answers = list(
-                    threads.map(
-                        lambda n: _export(pair, n, _request(source, orders[n], limits, force_triton), limits, ends),
-                        range(2),
-                    )
+                    threads.map(lambda n: _export(pair, n, requests[n], limits, ends), range(2)),
                 )
             except BaseException:
                 for worker in pair.workers:
@@ -177,18 +195,25 @@ def _trace(
             if isinstance(answer, Trouble):
                 return teaching.rejection(answer, source, task, workloads, limits)
         first, second = answers
-        if not isinstance(first, list) or not isinstance(second, list):  # only a Trouble stops the other
+        if not isinstance(first, _Exports) or not isinstance(second, _Exports):  # only a Trouble stops the other
             raise WorkerFailed("A tracer was stopped for no reason.")
         return Traced(
-            modules=tuple(first),
-            second=tuple(reversed(second)),
+            modules=tuple(first.modules),
+            second=tuple(reversed(second.modules)),
             output_text=pair.workers[0].output_text,
             jail=pair.workers[0].level,
             device_kind=limits.device_kind,
+            jaxpr=first.jaxpr,
         )
 
 
-def _request(source: str, workloads: Sequence[Workload], limits: TraceLimits, force_triton: bool) -> bytes:
+def _request(
+    source: str,
+    workloads: Sequence[Workload],
+    limits: TraceLimits,
+    force_triton: bool,
+    jaxpr: tuple[int | None, int],
+) -> bytes:
     """What a tracer is told: the source, and the types of each size under a name that says nothing of its origin."""
     return json.dumps(
         {
@@ -196,6 +221,8 @@ def _request(source: str, workloads: Sequence[Workload], limits: TraceLimits, fo
             "force_triton": force_triton,
             "device_kind": limits.device_kind,
             "artefact_bytes": limits.artefact_bytes,
+            "jaxpr_of": jaxpr[0],
+            "jaxpr_bytes": jaxpr[1],
             "workloads": [
                 {
                     "inputs": [[list(spec.shape), spec.dtype] for spec in workload.inputs],
@@ -207,15 +234,14 @@ def _request(source: str, workloads: Sequence[Workload], limits: TraceLimits, fo
     ).encode()
 
 
-def _export(
-    pair: Tracers, which: int, request: bytes, limits: TraceLimits, ends: float
-) -> list[bytes] | Trouble | None:
+def _export(pair: Tracers, which: int, request: bytes, limits: TraceLimits, ends: float) -> _Exports | Trouble | None:
     """All frames of one process. None when it was stopped because the first one was refused.
 
     The first is never stopped for the second's sake, so that the same candidate is told the same thing each time.
     """
     worker, other = pair.workers[which], pair.workers[1 - which]
-    count = len(json.loads(request)["workloads"])
+    asked = json.loads(request)
+    count = len(asked["workloads"])
     modules: list[bytes] = []
     worker.send(request, max(0.0, ends - time.monotonic()))
     while len(modules) < count:
@@ -236,7 +262,17 @@ def _export(
             return trouble.at_workload(count - 1 - len(modules))
         other.interrupt()
         return trouble
-    return modules
+    if asked["jaxpr_of"] is None:
+        return _Exports(modules)
+    return _Exports(modules, _jaxpr(worker, min(JAXPR_S, ends - time.monotonic()), asked["jaxpr_bytes"]))
+
+
+def _jaxpr(worker: Worker, deadline_s: float, most_bytes: int) -> str | None:
+    """The text that the process sends last. One that is late, too long or no such frame is none."""
+    frame = worker.receive(max(0.0, deadline_s), most_bytes + 1)
+    if isinstance(frame, Ended) or frame[:1] != b"J" or len(frame) == 1:
+        return None
+    return frame[1:].decode("utf-8", "replace")
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
