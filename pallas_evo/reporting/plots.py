@@ -173,7 +173,7 @@ def _roofline(share: Share, report: Report) -> Figure | None:
         at = math.log10(point.intensity) / math.log10(high / low), math.log10(here) / _DECADES_HIGH
         if all(abs(at[0] - x) > 0.16 or abs(at[1] - y) > 0.022 for x, y in named):  # where no name stands yet
             name = brief(point.task.rpartition("/")[2], 30)
-            where = {"xy": (point.intensity, here), "xytext": (5, -2), "textcoords": "offset points"}
+            where: dict[str, Any] = {"xy": (point.intensity, here), "xytext": (5, -2), "textcoords": "offset points"}
             axes.annotate(name, fontsize=6, **where)
             named.append(at)
     axes.set_xscale("log")
