@@ -12,11 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
+from pallas_evo.errors import UsageError
+
 PACKAGES = ("pallas-evo", "jax", "jaxlib", "numpy", "triton", "shinka-evolve", "sqlalchemy", "landlock", "pyseccomp")
 CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
 def doctor(
+    measure: Annotated[bool, typer.Option("--measure", help="Measure the GPU's copy bandwidth, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout in place of the lines.")] = False,
 ) -> None:
     """Say what this machine can do: GPU, jail, versions, timers, and which commands will run.
@@ -24,6 +27,8 @@ def doctor(
     Example: pallas_evo doctor
     """
     found = examine()
+    if measure:
+        found["bandwidth"] = bandwidth(found)
     if as_json:
         sys.stdout.write(json.dumps(found) + "\n")
         return
@@ -33,11 +38,18 @@ def doctor(
 
 def examine() -> dict[str, Any]:
     """What `doctor --json` prints."""
+    from pallas_evo.artefact.at_hand import architecture_at_hand
     from pallas_evo.jail import LEVELS, level, probe
     from pallas_evo.running import driver_version, gpu_present
+    from pallas_evo.running.sanitizer import find_sanitizer
 
     probes = {name: probe(name) for name in LEVELS if name != "none"}
-    gpu = {"present": gpu_present(), "driver": driver_version(), "jax_plugin": _first_installed(CUDA_PLUGINS)}
+    gpu = {
+        "present": gpu_present(),
+        "driver": driver_version(),
+        "jax_plugin": _first_installed(CUDA_PLUGINS),
+        "architecture": architecture_at_hand(),
+    }
     found: dict[str, Any] = {
         "machine": platform.machine(),
         "kernel": platform.release(),
@@ -55,9 +67,33 @@ def examine() -> dict[str, Any]:
         "gpu": gpu,
         "timers": ["cupti", "wall"] if gpu["present"] and gpu["jax_plugin"] else [],
         "ptx": find_spec("triton") is not None,
+        "sanitizer": find_sanitizer() is not None,
     }
     found["abilities"] = abilities(found)
     return found
+
+
+def bandwidth(found: dict[str, Any]) -> dict[str, Any]:
+    """The GPU's copy bandwidth in GB/s, measured, and its datasheet's.
+
+    Raises:
+        UsageError: there is no GPU here that JAX can use.
+        DeviceUnavailable: it is busy, or CUPTI is not there.
+    """
+    if not (found["gpu"]["present"] and found["gpu"]["jax_plugin"]):
+        raise UsageError("--measure needs an NVIDIA GPU that JAX can use, and there is none here.")
+    from pallas_evo.config import Config
+    from pallas_evo.devices import find_device
+    from pallas_evo.evaluation import copy_bandwidth  # type: ignore[attr-defined,unused-ignore]
+
+    taken = copy_bandwidth(Config())
+    known = find_device(taken.device)
+    return {
+        "device": taken.device,
+        "measured_gb_s": taken.gb_s,
+        "datasheet_gb_s": known.bandwidth_gb_s if known else None,
+        "timer": taken.timer,
+    }
 
 
 def abilities(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -90,14 +126,22 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     cores = f"{found['cores']} cores" + (
         "" if found["cores_usable"] == found["cores"] else f", {found['cores_usable']} of them for us"
     )
-    device = f"present, driver {gpu['driver']}, {gpu['jax_plugin'] or 'no JAX plugin'}"
+    kind = gpu["architecture"] or "of an architecture that we do not know"
+    device = f"present, {kind}, driver {gpu['driver']}, {gpu['jax_plugin'] or 'no JAX plugin'}"
     said = [
         ("machine", f"{found['machine']}, {cores}, {found['memory_gb']} GB, Linux {found['kernel']}"),
         ("versions", f"Python {found['python']}, {versions}"),
         ("jail", jail["level"] + abi + (f"; {jail['why']}" if jail["why"] else "")),
         ("gpu", device if gpu["present"] else "none"),
         ("timers", ", ".join(found["timers"]) or "none: a correct candidate scores 1.0, marked untimed"),
+        (
+            "elites",
+            "judged again" + (", once under compute-sanitizer" if found["sanitizer"] else "; no compute-sanitizer"),
+        ),
     ]
+    if band := found.get("bandwidth"):
+        sheet = f" of the datasheet's {band['datasheet_gb_s']:,.0f}" if band["datasheet_gb_s"] else ""
+        said.append(("copies", f"{band['measured_gb_s']:,.0f} GB/s{sheet}"))
     said += [("will run", one["what"]) for one in found["abilities"] if one["works"]]
     said += [("will not", f"{one['what']}: {one['why']}") for one in found["abilities"] if not one["works"]]
     return said

@@ -52,6 +52,9 @@ def evaluate(
     service: Annotated[
         str, typer.Option(metavar="auto|off|PATH", help="Judges that `pallas_evo serve` keeps warm, where it runs.")
     ] = "auto",
+    elite: Annotated[
+        bool, typer.Option("--elite", help="Judge what is accepted again, with new seeds; the lower score counts.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, one a line.")] = False,
 ) -> None:
     """Judge candidates through all gates.
@@ -72,7 +75,8 @@ def evaluate(
     with ExitStack() as stack, open_archive(archive) as store:
         store.add_tasks([chosen])
         verdicts = stack.enter_context(closing(judge(sources, chosen, target, settings, service)))
-        for name, source, verdict in zip(files, sources, verdicts, strict=True):
+        for name, source, first in zip(files, sources, verdicts, strict=True):
+            verdict = confirm(first, source, chosen, settings, target) if elite else first
             stored = record(store, chosen, source, verdict, to_yaml(settings))
             refused = refused or not verdict.correct
             if as_json:
@@ -135,6 +139,15 @@ def judge(
                 raise UsageError(answer["message"])
             else:
                 raise WorkerFailed(answer["message"])
+
+
+def confirm(first: Evaluation, source: str, task: Task, settings: Config, target: Target) -> Evaluation:
+    """An accepted candidate's verdict after a second judgement, as elites get it; a refused one's as it is."""
+    if not first.correct:
+        return first
+    from pallas_evo.evaluation.elites import rejudge
+
+    return rejudge(source, task, settings, target=target.value, first=first)
 
 
 def record(store: Archive, task: Task, source: str, verdict: Evaluation, config_yaml: str) -> str:

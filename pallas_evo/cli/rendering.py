@@ -36,8 +36,7 @@ def evaluation_to_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
         "filters": whole["filters"],
         "sizes": whole["sizes"],
         "compiled": {
-            sm: {key: made[key] for key in ("registers", "spill_bytes", "shared_bytes", "occupancy", "seconds")}
-            for sm, made in whole["compiled"].items()
+            sm: {name: value for name, value in made.items() if name != "sm"} for sm, made in whole["compiled"].items()
         },
         "ran_on": whole["ran_on"],
         "compiled_for": list(whole["compiled_for"]),
@@ -88,8 +87,7 @@ def print_evaluation(name: str, evaluation: Evaluation) -> None:
                 f"{made.shared_bytes} bytes shared, occupancy {made.occupancy:.0%}"
             )
         )
-    if not evaluation.correct:
-        screen.print(Text(evaluation.text_feedback), soft_wrap=True)
+    screen.print(Text(evaluation.text_feedback), soft_wrap=True)
 
 
 def measured(found: FilterResult) -> str:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -143,6 +144,24 @@ def test_doctor(capsys):
     assert found["jail"]["level"] in out
     for one in found["abilities"]:
         assert f"{'will run' if one['works'] else 'will not'}  {one['what']}" in out
+
+
+def test_doctor_measures_only_where_there_is_a_gpu(monkeypatch, capsys):
+    from pallas_evo import evaluation
+    from pallas_evo.cli import doctor
+
+    made = SimpleNamespace(gb_s=4301.0, samples_us=(1.0,), bytes=1 << 30, device="NVIDIA H200", timer="cupti")
+    found = doctor.examine()
+    found["gpu"] = {"present": False, "jax_plugin": None, "architecture": None, "driver": None}
+    monkeypatch.setattr(doctor, "examine", lambda: found)
+    assert main(["doctor", "--measure"]) == 2
+    assert "needs an NVIDIA GPU" in capsys.readouterr().err
+    found["gpu"] = {"present": True, "jax_plugin": "jax-cuda13-plugin", "architecture": "sm_90", "driver": "580"}
+    monkeypatch.setattr(evaluation, "copy_bandwidth", lambda config: made, raising=False)
+    assert main(["doctor", "--measure"]) == 0
+    assert "4,301 GB/s of the datasheet's 4,800" in capsys.readouterr().out
+    assert main(["doctor", "--measure", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bandwidth"]["measured_gb_s"] == 4301.0
 
 
 @pytest.mark.parametrize(

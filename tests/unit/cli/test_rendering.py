@@ -22,7 +22,7 @@ INNER = {
         "shape", "correct", "normwise_error", "bound", "median_us", "xla_us", "floor_us", "roofline_percent",
         "samples_us",
     ],
-    "compiled": ["registers", "spill_bytes", "shared_bytes", "occupancy", "seconds"],
+    "compiled": ["registers", "spill_bytes", "shared_bytes", "occupancy", "ptx_bytes", "seconds"],
 }  # fmt: skip
 
 
@@ -61,13 +61,12 @@ def test_people_are_told_the_gates_the_measured_values_and_what_to_change(capsys
 
 def test_a_timed_score_is_not_called_untimed(capsys):
     size = SizeResult(shape=((512, 512),), correct=True, median_us=2.0, xla_us=3.0)
-    print_evaluation(
-        "mine.py", verdict(correct=True, combined_score=1.5, status="accepted", timer="cupti", sizes={"medium": size})
-    )
+    timed = {"timer": "cupti", "sizes": {"medium": size}, "text_feedback": "Correct. Next: wider blocks."}
+    print_evaluation("mine.py", verdict(correct=True, combined_score=1.5, status="accepted", **timed))
     out = capsys.readouterr().out
     assert "score 1.5  L1/relu" in out
     assert "2.00 us, XLA 3.00 us" in out
-    assert "Rejected" not in out
+    assert "Next: wider blocks." in out
 
 
 def test_no_colour_code_is_written_where_stdout_is_no_terminal(capsys):
