@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, and_, case, distinct, func, select
 
 from pallas_evo.archive import encoding, reads, schema
 from pallas_evo.archive.records import (
@@ -44,7 +44,7 @@ def run_digests(connection: Connection) -> tuple[RunDigest, ...]:
         select(
             *key,
             func.count(),
-            func.sum(case((column.correct, 1), else_=0)),
+            func.count(distinct(case((column.correct, column.candidate_sha256)))),
             func.max(case((column.correct, column.combined_score))),
         )
         .where(column.run_id.is_not(None))

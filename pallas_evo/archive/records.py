@@ -211,7 +211,8 @@ class Summary:
 class RunDigest:
     """What one run came to under one identity (None where nothing was judged in it).
 
-    `programs` and `evaluations` are the whole run's; `first_score` is the best of its earliest generation.
+    `programs` and `evaluations` are the whole run's, `correct` its programs that were once found correct under the
+    identity; `first_score` is the best of its earliest generation.
     """
 
     run: RunRecord

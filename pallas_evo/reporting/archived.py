@@ -17,6 +17,7 @@ from pallas_evo.reporting.views import (
     TaskView,
     diff_of,
     gain,
+    kept_ancestors,
     measured_fields,
     verdict_first,
 )
@@ -29,6 +30,10 @@ class ArchiveReader:
         self.name = name
         self._archive = archive
         self._ancestry: tuple[str, Mapping[str, tuple[str | None, str]]] = ("", {})
+
+    def programs_of(self, run_id: str) -> int:
+        """How many programs of a run it holds."""
+        return len(self._archive.programs(run_id=run_id, with_text=False))
 
     def runs(self) -> tuple[RunView, ...]:
         """Its runs, oldest first; one row for each identity that a run has correct scores of."""
@@ -51,7 +56,7 @@ class ArchiveReader:
                 correct=digest.correct,
                 best=digest.best_score,
                 seed=digest.first_score,
-                gain=gain(digest.best_score, digest.first_score),
+                gain=gain(digest.best_score, digest.first_score) if digest.identity and digest.identity.timed else None,
             )
             for digest in self._archive.run_digests()
         )
@@ -143,7 +148,7 @@ class ArchiveReader:
 
     def family(self, view: TaskView, *, depth: int) -> Family:
         """The best programs with their ancestors."""
-        parents, skipped = _kept([_chain(row.id, self._parents(view.task)) for row in view.best], depth)
+        parents, skipped = kept_ancestors([_chain(row.id, self._parents(view.task)) for row in view.best], depth)
         programs = self._archive.programs_by_key(view.task, list(parents))
         nodes = self._judged(view.task, list(parents), programs, self._identity(view))
         code = {key: programs[key].source or "" for key in parents}
@@ -227,23 +232,6 @@ def _chain(id: str, parents: Mapping[str, tuple[str | None, str]]) -> list[str]:
         chain[step] = None
         step = parents[step][0]
     return list(chain)
-
-
-def _kept(chains: Sequence[Sequence[str]], depth: int) -> tuple[dict[str, str | None], dict[str, int]]:
-    """Of each chain the youngest and the two first; what lies between is counted, unless another chain shows it.
-
-    Returns each kept program's shown parent, and how many were left out between the two.
-    """
-    shown = {key for chain in chains for key in (chain if len(chain) <= depth + 2 else [*chain[:depth], *chain[-2:]])}
-    parents: dict[str, str | None] = {}
-    skipped: dict[str, int] = {}
-    for chain in chains:
-        places = [place for place, key in enumerate(chain) if key in shown]
-        for place, following in zip(places, [*places[1:], None], strict=True):
-            parents[chain[place]] = chain[following] if following is not None else None
-            if following is not None and following > place + 1:
-                skipped[chain[place]] = following - place - 1
-    return parents, skipped
 
 
 def _device_of(environment: Mapping[str, Any]) -> str | None:

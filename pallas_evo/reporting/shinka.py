@@ -5,17 +5,19 @@ Everything in it is taken as it comes from a stranger: any column may hold anyth
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pallas_evo.errors import ArchiveError
+from pallas_evo.reporting import foreign
 from pallas_evo.reporting.text import restored
 from pallas_evo.reporting.views import (
     UNTIMED,
@@ -28,296 +30,323 @@ from pallas_evo.reporting.views import (
     TaskView,
     diff_of,
     gain,
+    kept_ancestors,
     measured_fields,
 )
 
-TABLES = {"programs", "archive", "metadata_store"}
+TABLES = {"programs", "archive"}
 """What a ShinkaEvolve database has, at least."""
 
 _COLUMNS = (
     "id", "parent_id", "generation", "timestamp", "combined_score", "correct", "island_idx", "public_metrics",
     "private_metrics", "metadata",
 )  # fmt: skip
+_NO_REASON = "not correct"
 _MOST_RESULT_BYTES = 8 << 20
 
 
-class ShinkaReader:
-    """Reads one run, through a connection that the command line opened for reading only."""
+@dataclass(frozen=True, kw_only=True, order=True)
+class _Identity:
+    """What scores must share to be compared; a stranger's run says none of it, and its scores share that."""
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path, name: str) -> None:
+    newest_first: int
+    untimed: bool
+    device: str
+    timer: str
+    sizes: tuple[str, ...]
+
+    @property
+    def version(self) -> int | None:
+        return -self.newest_first or None
+
+
+class ShinkaReader:
+    """Reads one run. `connect` opens its database for reading only, once for each query: a folder may hold a thousand
+    runs, and a process may not hold a thousand files."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], folder: Path, name: str) -> None:
         self.name = name
-        self._connection = connection
+        self._connect = connect
         self._folder = folder
-        self._rows = self._load()
-        self._task = self._find_task()
-        self._places = {row.id: number for number, row in enumerate(self._rows)}
+        self._date: datetime | None = None
+        self._identities: dict[str, _Identity] = {}
+        self._hashes: dict[str, str] = {}
+        self._same: dict[str, str] = {}  # a copy's id -> the id that it is shown as
+        settings = self._settings()
+        self.run_id = settings.get("run_id") or folder.name
+        rows = self._load()
+        named = Counter(row.task for row in rows if row.task)
+        self._task = named.most_common(1)[0][0] if named else settings.get("task") or folder.name or "run"
+        self._rows = {row.id: replace(row, task=self._task, run=self.run_id) for row in rows}
+
+    # ---- reading -----------------------------------------------------------------------------------------------
 
     def _select(self, wanted: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
-            self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            return self._connection.execute(wanted, values).fetchall()
+            with closing(self._connect()) as connection:
+                connection.text_factory = lambda data: data.decode("utf-8", "replace")
+                return connection.execute(wanted, values).fetchall()
         except sqlite3.Error as error:
             raise ArchiveError(
                 f"{self.name}: expected the database of a ShinkaEvolve run, came one that cannot be read ({error})."
             ) from error
 
+    def _settings(self) -> dict[str, str]:
+        """Task and run id, of a run that we made."""
+        try:
+            lines = (self._folder / "run.yaml").read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return {}
+        pairs = (line.partition(":")[::2] for line in lines)
+        return {key: value.strip().strip("'\"") for key, value in pairs if key in ("task", "run_id")}
+
     def _load(self) -> list[ProgramRow]:
         there = {row[1] for row in self._select("PRAGMA table_info(programs)")}
         columns = ", ".join(name if name in there else "NULL" for name in _COLUMNS)
-        rows = []
-        self._dates: list[float] = []
-        for found in self._select(f"SELECT {columns} FROM programs ORDER BY generation, timestamp"):
+        order = ", ".join(name for name in ("generation", "timestamp") if name in there) or "rowid"
+        roots = {
+            str(id): _sha256(code) for id, code in self._select("SELECT id, code FROM programs WHERE parent_id IS NULL")
+        }
+        first: dict[str, str] = {}
+        rows, dates = [], []
+        for found in self._select(f"SELECT {columns} FROM programs ORDER BY {order}"):
             values = dict(zip(_COLUMNS, found, strict=True))
-            private, metadata = _mapping(values["private_metrics"]), _mapping(values["metadata"])
-            correct = _truth(values["correct"])
-            if (at := _number(values["timestamp"])) is not None:
-                self._dates.append(at)
-            rows.append(
-                ProgramRow(
-                    task=_text(private.get("task")) or "",
-                    id=str(values["id"]),
-                    parent=_text(values["parent_id"]),
-                    name=_text(metadata.get("patch_name")),
-                    origin="mutation" if values["parent_id"] else "seed",
-                    generation=_whole(values["generation"]),
-                    island=_whole(values["island_idx"]),
-                    correct=correct,
-                    score=_number(values["combined_score"]),
-                    reason=None if correct else _text(private.get("reason")) or "not correct",
-                    device=_text(private.get("device")),
-                    timer=_text(private.get("timer")),
-                    **_shown(_mapping(values["public_metrics"])),
-                )
-            )
-        # ShinkaEvolve copies its first program to every island.
-        first: dict[tuple[int | None, str | None], ProgramRow] = {}
-        kept = []
-        for row in rows:
-            if row.generation != 0 or (0, row.name) not in first:
-                kept.append(row)
-                first.setdefault((row.generation, row.name), row)
-        return kept
+            row = self._row(values)
+            dates.append(foreign.moment(values["timestamp"]))
+            if (sha256 := roots.get(row.id)) is not None:
+                # Every island begins with a copy of the first program.
+                self._same[row.id] = first.setdefault(sha256, row.id)
+                if first[sha256] != row.id:
+                    continue
+            rows.append(row)
+        self._date = min((date for date in dates if date is not None), default=None)
+        return rows
 
-    def _find_task(self) -> str:
-        named = Counter(row.task for row in self._rows if row.task)
-        if named:
-            return named.most_common(1)[0][0]
-        settings = self._folder / "run.yaml"
-        try:
-            for line in settings.read_text(encoding="utf-8").splitlines():
-                if line.startswith("task:"):
-                    return line.partition(":")[2].strip().strip("'\"")
-        except (OSError, UnicodeDecodeError):
-            pass
-        return self._folder.name or "run"
-
-    def runs(self) -> tuple[RunView, ...]:
-        """The one run."""
-        correct = [row for row in self._rows if row.correct]
-        views = self.tasks(best=1)
-        best = views[0].best[0] if views and views[0].best else None
-        same = [row for row in correct if best is not None and row.timer == best.timer]
-        seed = min(same, key=lambda row: row.generation or 0).score if same else None
-        return (
-            RunView(
-                source=self.name,
-                id=self._folder.name,
-                kind="shinka",
-                name=self._folder.name,
-                status="",
-                message="",
-                date=datetime.fromtimestamp(min(self._dates), UTC) if self._dates else None,
-                task=self._task,
-                device=best.device if best else None,
-                timer=best.timer if best else None,
-                programs=len(self._rows),
-                evaluations=len(self._rows),
-                correct=len(correct),
-                best=best.score if best else None,
-                seed=seed,
-                gain=gain(best.score if best else None, seed),
-            ),
+    def _row(self, values: Mapping[str, Any]) -> ProgramRow:
+        private, metadata = foreign.mapping(values["private_metrics"]), foreign.mapping(values["metadata"])
+        correct = foreign.truth(values["correct"])
+        id, timer = str(values["id"]), foreign.text(private.get("timer"))
+        sizes = private.get("sizes")
+        self._identities[id] = _Identity(
+            newest_first=-(foreign.whole(private.get("task_version")) or 0),
+            untimed=timer in (None, UNTIMED),
+            device=foreign.text(private.get("device")) or "",
+            timer=timer or "",
+            sizes=tuple(sorted(map(str, sizes))) if isinstance(sizes, list) else (),
+        )
+        self._hashes[id] = foreign.text(private.get("candidate_sha256")) or ""
+        parent = foreign.text(values["parent_id"])
+        return ProgramRow(
+            task=foreign.text(private.get("task")) or "",
+            id=id,
+            parent=parent,
+            name=foreign.text(metadata.get("patch_name")),
+            origin="mutation" if parent else "seed",
+            generation=foreign.whole(values["generation"]),
+            island=foreign.whole(values["island_idx"]),
+            correct=correct,
+            score=foreign.number(values["combined_score"]),
+            reason=None if correct else foreign.text(private.get("reason")) or _NO_REASON,
+            device=foreign.text(private.get("device")),
+            timer=timer,
+            **_shown(foreign.mapping(values["public_metrics"])),
         )
 
-    def tasks(self, *, best: int, only: str | None = None) -> tuple[TaskView, ...]:
-        """The run's task, once for each device and timer that it has scores of."""
-        if only is not None and only != self._task:
-            return ()
-        rows = [replace(row, task=self._task) for row in self._rows]
-        correct = [row for row in rows if row.correct and row.score is not None]
-        keys: list[Any] = sorted({(row.timer in (None, UNTIMED), row.device or "", row.timer or "") for row in correct})
+    def _code(self, id: str) -> str:
+        found = self._select("SELECT code FROM programs WHERE id = ?", id)
+        return foreign.text(found[0][0]) or "" if found else ""
+
+    def _evaluation(self, row: ProgramRow) -> dict[str, Any]:
+        """What our evaluator left beside ShinkaEvolve's files, if it is of this very program; else nothing."""
+        path = self._folder / f"gen_{row.generation}" / "results" / "evaluation.json"
+        try:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > _MOST_RESULT_BYTES:
+                return {}
+            found = foreign.mapping(restored(json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return {}
+        if not found or found.get("candidate_sha256") != _sha256(self._code(row.id)):
+            return {}
+        timing = foreign.mapping(foreign.mapping(found.get("environment")).get("timing"))
+        samples: dict[str, dict[str, Sequence[float]]] = {}
+        for name, size in foreign.mapping(found.get("sizes")).items():
+            if taken := foreign.samples(foreign.mapping(size).get("samples_us")):
+                samples[name] = {"candidate": taken}
+            if baseline := foreign.samples(foreign.mapping(timing.get(name)).get("baseline_us")):
+                samples.setdefault(name, {})["xla"] = baseline
+        return {**foreign.measured(found), "message": foreign.text(found.get("message")) or "", "samples_us": samples}
+
+    def _filled(self, row: ProgramRow) -> ProgramRow:
+        """The database's row with what the result files add to it."""
+        found = self._evaluation(row)
+        fields = {name: value for name, value in measured_fields(found).items() if value not in (None, {})}
+        return replace(row, **fields, message=found.get("message", ""))
+
+    @property
+    def size(self) -> int:
+        """How many programs it has, copies left out."""
+        return len(self._rows)
+
+    # ---- views -------------------------------------------------------------------------------------------------
+
+    def runs(self) -> tuple[RunView, ...]:
+        """The run, once for each identity that it has correct scores of."""
+        rows = list(self._rows.values())
+        correct = sum(bool(row.correct) for row in rows)
         views = []
-        for key in keys or [(True, "", "")]:
-            mine = [row for row in correct if (row.device or "", row.timer or "") == key[1:]]
-            ranked = sorted(mine, key=lambda row: (-(row.score or 0.0), self._places[row.id]))
-            first = min(mine, key=lambda row: row.generation or 0, default=None)
+        for identity, mine in self._ranked().items() or [(None, [])]:
+            best = mine[0].score if mine else None
+            seed = min(mine, key=_place).score if mine else None
             views.append(
-                TaskView(
+                RunView(
                     source=self.name,
+                    id=self.run_id,
+                    kind="shinka",
+                    name=self._folder.name,
+                    status="",
+                    message="",
+                    date=self._date,
                     task=self._task,
-                    version=None,
-                    device=key[1] or None,
-                    timer=key[2] or None,
-                    sizes=(),
+                    version=identity.version if identity else None,
+                    device=identity.device or None if identity else None,
+                    timer=identity.timer or None if identity else None,
+                    sizes=identity.sizes if identity else (),
                     programs=len(rows),
                     evaluations=len(rows),
-                    accepted=sum(bool(row.correct) for row in rows),
-                    rejected=dict(Counter(row.reason or "not correct" for row in rows if not row.correct)),
-                    seed=first if first is not None and not first.parent else None,
-                    original=None,
-                    best=tuple(replace(row, **self._measured_fields(row)) for row in ranked[:best]),
+                    correct=len(mine) if mine else correct,
+                    best=best,
+                    seed=seed,
+                    gain=None if identity is None or identity.timer == UNTIMED else gain(best, seed),
                 )
             )
         return tuple(views)
 
-    def _measured_fields(self, row: ProgramRow) -> dict[str, Any]:
-        """What the result files add to the database's row; nothing where they are not ours."""
-        found = measured_fields(self._evaluation(row))
-        return {name: value for name, value in found.items() if value not in (None, {})}
+    def _ranked(self) -> dict[_Identity, list[ProgramRow]]:
+        """The correct programs of each identity, best first."""
+        found: dict[_Identity, list[ProgramRow]] = {}
+        for row in self._rows.values():
+            if row.correct and row.score is not None:
+                found.setdefault(self._identities[row.id], []).append(row)
+        return {key: sorted(found[key], key=lambda row: -(row.score or 0.0)) for key in sorted(found)}
+
+    def tasks(self, *, best: int, only: str | None = None) -> tuple[TaskView, ...]:
+        """The run's task, once for each identity that it has scores of."""
+        if only is not None and only != self._task:
+            return ()
+        rows = list(self._rows.values())
+        views = []
+        for identity, mine in self._ranked().items() or [(None, [])]:
+            first = min(mine, key=_place, default=None)
+            views.append(
+                TaskView(
+                    source=self.name,
+                    task=self._task,
+                    version=identity.version if identity else None,
+                    device=identity.device or None if identity else None,
+                    timer=identity.timer or None if identity else None,
+                    sizes=identity.sizes if identity else (),
+                    programs=len(rows),
+                    evaluations=len(rows),
+                    accepted=sum(bool(row.correct) for row in rows),
+                    rejected=dict(Counter(row.reason or _NO_REASON for row in rows if not row.correct)),
+                    seed=self._filled(first) if first is not None and not first.parent else None,
+                    original=None,
+                    best=tuple(self._filled(row) for row in mine[:best]),
+                )
+            )
+        return tuple(views)
 
     def detail(self, view: TaskView) -> TaskDetail:
         """Generations and islands of the run."""
         return TaskDetail(view=view, generations=self._steps(view, "generation"), islands=self._steps(view, "island"))
 
     def _steps(self, view: TaskView, by: str) -> tuple[Step, ...]:
+        key = (view.version, view.device or "", view.timer or "", view.sizes)
         groups: dict[int | None, list[ProgramRow]] = {}
-        for row in self._rows:
+        for row in self._rows.values():
             groups.setdefault(getattr(row, by), []).append(row)
-        return tuple(
-            Step(
-                run=self._folder.name,
-                step=step,
-                evaluations=len(rows),
-                correct=sum(bool(row.correct) for row in rows),
-                best=max(
-                    (
-                        row.score
-                        for row in rows
-                        if row.correct
-                        and row.score is not None
-                        and (row.device, row.timer) == (view.device, view.timer)
-                    ),
-                    default=None,
-                ),
-            )
-            for step, rows in sorted(groups.items(), key=lambda item: (item[0] is None, item[0] or 0))
-        )
+        found = []
+        for step, rows in sorted(groups.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+            scores = []
+            for row in rows:
+                mine = self._identities[row.id]
+                if row.correct and row.score is not None and (mine.version, mine.device, mine.timer, mine.sizes) == key:
+                    scores.append(row.score)
+            correct = sum(bool(row.correct) for row in rows)
+            best = max(scores, default=None)
+            found.append(Step(run=self.run_id, step=step, evaluations=len(rows), correct=correct, best=best))
+        return tuple(found)
+
+    def _chain(self, id: str) -> list[str]:
+        """The program, its parent, and so on to the first; ends where a cycle would begin."""
+        chain: dict[str, None] = {}
+        step: str | None = id
+        while step is not None and (step := self._same.get(step, step)) in self._rows and step not in chain:
+            chain[step] = None
+            step = self._rows[step].parent
+        return list(chain)
 
     def family(self, view: TaskView, *, depth: int) -> Family:
         """The best programs with their ancestors."""
-        nodes: dict[str, ProgramRow] = {}
-        skipped: dict[str, int] = {}
-        for row in view.best:
-            chain = self._chain(row.id)
-            kept = chain if len(chain) <= depth + 2 else [*chain[:depth], *chain[-2:]]
-            for one, parent in zip(kept, [*kept[1:], None], strict=True):
-                parent_id = parent.id if parent is not None else None
-                nodes.setdefault(one.id, replace(one, task=self._task, parent=parent_id))
-                if parent is not None and parent.id != one.parent:
-                    skipped.setdefault(one.id, chain.index(parent) - chain.index(one) - 1)
-        code = {id: self._code(id) for id in nodes}
-        diffs = {
-            id: diff_of(code[str(row.parent)], code[id]) if row.parent in code else None for id, row in nodes.items()
-        }
-        return Family(nodes=nodes, code=code, diffs=diffs, skipped=skipped)
-
-    def _chain(self, id: str) -> list[ProgramRow]:
-        chain: list[ProgramRow] = []
-        step: str | None = id
-        while step in self._places and all(row.id != step for row in chain):
-            chain.append(self._rows[self._places[step]])
-            step = chain[-1].parent
-        return chain
-
-    def _code(self, id: str) -> str:
-        found = self._select("SELECT code FROM programs WHERE id = ?", id)
-        return _text(found[0][0]) or "" if found else ""
+        parents, skipped = kept_ancestors([self._chain(row.id) for row in view.best], depth)
+        code = {id: self._code(id) for id in parents}
+        return Family(
+            nodes={id: replace(self._filled(self._rows[id]), parent=parent) for id, parent in parents.items()},
+            code=code,
+            diffs={id: None if parent is None else diff_of(code[parent], code[id]) for id, parent in parents.items()},
+            skipped=skipped,
+        )
 
     def find(self, prefix: str, task: str | None, *, limit: int = 8) -> tuple[tuple[str, str], ...]:
-        """Programs whose id begins so."""
+        """Programs whose id, or sha256 where our evaluator said it, begins so."""
         if task not in (None, self._task):
             return ()
-        return tuple((self._task, row.id) for row in self._rows if row.id.startswith(prefix))[:limit]
+        mine = (id for id in self._rows if id.startswith(prefix) or self._hashes[id].startswith(prefix.lower()))
+        found = dict.fromkeys([*(self._same[id] for id in self._same if id.startswith(prefix)), *mine])
+        return tuple((self._task, id) for id in found)[:limit]
 
     def program(self, task: str, id: str) -> ProgramDetail:
         """One program in full."""
         chain = self._chain(id)
-        row = replace(chain[0], task=self._task)
-        code = self._code(id)
+        row = self._filled(self._rows[chain[0]])
         evaluation = self._evaluation(row)
-        sizes = _mapping(evaluation.get("sizes"))
-        samples: dict[str, dict[str, Sequence[float]]] = {
-            name: {"candidate": size["samples_us"]} for name, size in sizes.items() if size.get("samples_us")
-        }
-        for name, timing in _mapping(_mapping(evaluation.get("environment")).get("timing")).items():
-            if isinstance(timing, dict) and timing.get("baseline_us"):
-                samples.setdefault(name, {})["xla"] = timing["baseline_us"]
-        feedback = self._select("SELECT text_feedback, public_metrics FROM programs WHERE id = ?", id)[0]
-        measured = {
-            "text_feedback": _text(feedback[0]) or "",
-            "public_metrics": _mapping(feedback[1]),
-            **{name: evaluation[name] for name in _EVALUATION if name in evaluation},
-        }
+        samples = evaluation.pop("samples_us", {})
+        feedback = self._feedback(id)
+        code = self._code(id)
         return ProgramDetail(
             source=self.name,
-            row=replace(row, message=_text(evaluation.get("message")) or "", **self._measured_fields(row)),
+            row=row,
             code=code,
-            diff=diff_of(self._code(chain[1].id), code) if len(chain) > 1 else None,
-            lineage=tuple(replace(one, task=self._task) for one in chain[1:]),
-            lineage_code={chain[-1].id: self._code(chain[-1].id)} if len(chain) > 1 else {},
-            measured=measured,
+            diff=diff_of(self._code(chain[1]), code) if len(chain) > 1 else None,
+            lineage=tuple(self._rows[one] for one in chain[1:]),
+            lineage_code={chain[-1]: self._code(chain[-1])} if len(chain) > 1 else {},
+            measured={**feedback, **evaluation},
             samples_us=samples,
         )
 
-    def _evaluation(self, row: ProgramRow) -> Mapping[str, Any]:
-        """What our evaluator left beside ShinkaEvolve's files; of another's runs there is none."""
-        path = self._folder / f"gen_{row.generation}" / "results" / "evaluation.json"
-        try:
-            if path.is_symlink() or path.stat().st_size > _MOST_RESULT_BYTES:
-                return {}
-            found = _mapping(restored(json.loads(path.read_text(encoding="utf-8"))))
-            measured_fields(found)  # whether it has the form of ours
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return {}
-        return found
+    def _feedback(self, id: str) -> dict[str, Any]:
+        there = {row[1] for row in self._select("PRAGMA table_info(programs)")}
+        columns = ", ".join(name if name in there else "NULL" for name in ("text_feedback", "public_metrics"))
+        found = self._select(f"SELECT {columns} FROM programs WHERE id = ?", id)
+        return {
+            "text_feedback": foreign.text(found[0][0]) or "" if found else "",
+            "public_metrics": foreign.mapping(found[0][1]) if found else {},
+        }
 
 
-_EVALUATION = ("target", "stage", "jail", "duration_s", "gates", "filters", "sizes", "compiled", "environment", "seeds")
+def _sha256(code: Any) -> str:
+    return hashlib.sha256(str(code).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _place(row: ProgramRow) -> int:
+    return row.generation or 0
 
 
 def _shown(public: Mapping[str, Any]) -> dict[str, Any]:
     """Times that our callback puts among the metrics, for a run whose result files are gone."""
     for name in ("medium", *(key.removesuffix("_xla_us") for key in public if key.endswith("_xla_us"))):
-        time, xla = _number(public.get(f"{name}_us")), _number(public.get(f"{name}_xla_us"))
+        time, xla = foreign.number(public.get(f"{name}_us")), foreign.number(public.get(f"{name}_xla_us"))
         if time is not None and xla is not None:
-            percent = _number(public.get(f"{name}_roofline_percent"))
+            percent = foreign.number(public.get(f"{name}_roofline_percent"))
             return {"size": name, "time_us": time, "xla_us": xla, "roofline_percent": percent}
     return {}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, str | bytes):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _truth(value: Any) -> bool:
-    """A correct.json with the string "false" is stored as that text, and is no truth."""
-    return value in (1, True) or (isinstance(value, str) and value.strip().lower() in ("1", "true"))

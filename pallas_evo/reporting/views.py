@@ -219,6 +219,23 @@ def diff_of(parent: str, child: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def kept_ancestors(chains: Sequence[Sequence[str]], depth: int) -> tuple[dict[str, str | None], dict[str, int]]:
+    """Of each chain the youngest and the two first; what lies between is counted, unless another chain shows it.
+
+    Returns each kept program's shown parent, and how many were left out between the two.
+    """
+    shown = {key for chain in chains for key in (chain if len(chain) <= depth + 2 else [*chain[:depth], *chain[-2:]])}
+    parents: dict[str, str | None] = {}
+    skipped: dict[str, int] = {}
+    for chain in chains:
+        places = [place for place, key in enumerate(chain) if key in shown]
+        for place, following in zip(places, [*places[1:], None], strict=True):
+            parents[chain[place]] = chain[following] if following is not None else None
+            if following is not None and following > place + 1:
+                skipped[chain[place]] = following - place - 1
+    return parents, skipped
+
+
 def gain(best: float | None, seed: float | None) -> float | None:
     """How many times the seed's score the best one is."""
     return best / seed if best and seed else None
