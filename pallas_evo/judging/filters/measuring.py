@@ -34,9 +34,10 @@ def relative(difference: float, scale: float) -> float:
 def worst(findings: Iterable[tuple[float, str]], threshold: float, accepted: str) -> FilterResult:
     """The filter's result from (value, sentence) pairs: it passes when every value is at most the threshold."""
     value, sentence = 0.0, accepted
-    for found, said in findings:
-        if not found <= value:  # a NaN is worse than anything
-            value, sentence = found, said
+    with np.errstate(over="ignore", invalid="ignore"):  # outputs that are not finite: that is for the value to say
+        for found, said in findings:
+            if not found <= value:  # a NaN is worse than anything
+                value, sentence = found, said
     passed = bool(value <= threshold)
     return FilterResult(
         passed=passed,
