@@ -37,6 +37,10 @@ class DeviceUnavailable(PallasEvoError):
     """The GPU that was asked for is missing, busy past the deadline, or gone."""
 
 
+class TimerUnavailable(DeviceUnavailable):
+    """The timer that was asked for is not there."""
+
+
 class WorkerFailed(PallasEvoError):
     """A process of ours (validator, executor, runner) ended without an answer, and the candidate is not the cause."""
 

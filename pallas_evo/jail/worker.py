@@ -88,6 +88,7 @@ class Worker:
         allow_unjailed: run it unconfined where the level is `none`, in place of raising.
         readable: packages of ours (`"pallas_evo.running"`) or paths that the jailed child reads beside its own folder.
         env: variables added to the child's environment, which otherwise holds nothing of this process's.
+        inherited: descriptors of ours that an unjailed child keeps, under the same numbers.
 
     Raises:
         JailUnavailable: `jailed`, and nothing on this machine can confine a process.
@@ -102,6 +103,7 @@ class Worker:
         allow_unjailed: bool = False,
         readable: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        inherited: Sequence[int] = (),
         _level: Level | None = None,
     ) -> None:
         from pallas_evo.jail.levels import level, why_none
@@ -114,6 +116,8 @@ class Worker:
                 f"Expected a way to confine a candidate's process; this machine has none ({why_none()}). Install "
                 "bubblewrap, use a kernel with Landlock and seccomp, or accept the risk with --allow-unjailed."
             )
+        if jailed and inherited:
+            raise ValueError("A jailed child inherits no descriptor.")
         self.token = os.urandom(8).hex()
         self.scratch = scratch.make()
         self._output = bytearray()
@@ -125,7 +129,7 @@ class Worker:
         self._lock = threading.Lock()
         self._fds: list[int] = []
         try:
-            self._start(readable, env or {})
+            self._start(readable, env or {}, inherited)
         except BaseException:
             self._close_fds()
             scratch.remove(self.scratch)
@@ -133,7 +137,7 @@ class Worker:
 
     # starting
 
-    def _start(self, readable: Sequence[str], env: Mapping[str, str]) -> None:
+    def _start(self, readable: Sequence[str], env: Mapping[str, str], inherited: Sequence[int]) -> None:
         interpreter = folders.interpreter()
         extra = [folders.of_package(item) if item.startswith("pallas_evo.") else item for item in readable]
         needed = [*folders.of_module(self.module), *extra]
@@ -168,7 +172,7 @@ class Worker:
                     stdin=subprocess.DEVNULL,
                     stdout=printed,
                     stderr=printed,
-                    pass_fds=(inward, outward),
+                    pass_fds=(inward, outward, *inherited),
                     start_new_session=True,
                 )
             )
@@ -351,6 +355,15 @@ class Worker:
     def pid(self) -> int:
         """The child's process id (bwrap's, where that is between)."""
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child runs, as far as one can see without talking to it."""
+        return self._ended is None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Send the child its end and do not wait for it; `kill` does, and removes what is left."""
+        self._signal()
 
     def kill(self) -> None:
         """End the child and all that came of it, and remove its scratch folder. Safe to call again."""

@@ -65,6 +65,15 @@ class HostRunner:
             raise WorkerFailed(f"The executor answered with {header}, not with an output of {output}.")
         return arrays[0], Counts(**header["counts"]), float(header["seconds"])
 
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there, up or still coming up."""
+        return self._worker.alive
+
+    def stop(self) -> None:
+        """End the process from another thread than the one that waits for it, which gets a Rejection."""
+        self._worker.interrupt()
+
     def kill(self) -> None:
         """End the process."""
         self._worker.kill()
@@ -77,7 +86,7 @@ class HostRunner:
 
 
 def _why(ended: Ended, deadline_s: float) -> Rejection:
-    if ended.reason == "timeout":
+    if ended.reason == "timeout" or ended.interrupted:
         return Rejection(
             reason="endless",
             message=f"The kernel did not end within {deadline_s:g} s. Look for a loop whose bound never comes.",

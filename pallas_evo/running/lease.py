@@ -1,6 +1,7 @@
 """The GPU's lease: a lock by its UUID that unrelated processes respect and that dies with its holder.
 
-Compiling and running share it; timing holds it alone, so that no other kernel runs beside the one that is timed.
+Running shares it; timing holds it alone, so that no other kernel runs beside the one that is timed. Whoever wants it
+alone first closes a turnstile that all others pass, so that a stream of sharers cannot keep it waiting for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pallas_evo.errors import DeviceUnavailable
@@ -44,6 +45,15 @@ def lease(
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or gpu_uuid())
     path = (folder or Path(tempfile.gettempdir())) / f"pallas_evo-gpu-{name}.lock"
     start = time.monotonic()
+    end = start + deadline_s
+    with ExitStack() as stack:
+        with _locked(path.with_suffix(".turn"), fcntl.LOCK_EX, end, deadline_s):
+            stack.enter_context(_locked(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, end, deadline_s))
+        yield time.monotonic() - start
+
+
+@contextmanager
+def _locked(path: Path, how: int, end: float, deadline_s: float) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError as error:
@@ -51,14 +61,14 @@ def lease(
     try:
         while True:
             try:
-                fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                fcntl.flock(handle, how | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() - start > deadline_s:
+                if time.monotonic() > end:
                     raise DeviceUnavailable(
                         f"{path}: another process has held the GPU for over {deadline_s:g} s. Wait for it, or end it."
                     ) from None
                 time.sleep(POLL_S)
-        yield time.monotonic() - start
+        yield
     finally:
         os.close(handle)
