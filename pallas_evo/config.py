@@ -60,7 +60,7 @@ class RunLimits:
     """What the runner (C) may use."""
 
     deadline_s: float = 60.0  # of one run in the executor
-    device_deadline_s: float = 8.0  # of one run on a GPU, transfers included
+    device_deadline_s: float = 3.0  # of a program's kernels on a GPU, transfers to it not counted
     memory_bytes: int = 16 << 30
     lane_elements: int = 1 << 22  # elements of one value that the executor holds at once: the grid goes in chunks
     executor_timed_size_s: float = 2.0  # with a GPU the executor runs the timed size too where it takes less
@@ -106,13 +106,15 @@ class Judging:
 class Timer:
     """How a candidate is timed on a GPU."""
 
-    name: str = "cupti"
+    name: str = "cupti"  # or wall; where CUPTI is not there the wall clock takes over, and the record says so
     repeats: int = 12  # timed calls, each on inputs of its own
     baseline_inputs: int = 2  # input sets that the baseline uses in turn
     baseline_drift: float = 0.05  # between the halves of a measurement; over it, it is taken again
     attempts: int = 3
-    judged_elements: int = 1 << 22  # outputs of timed calls are all judged up to this size, beyond it a secret subset
-    judged_outputs: int = 3
+    judged_elements: int = 1 << 24  # of the timed calls' outputs together; beyond it a secret subset of them is judged
+    judged_outputs: int = 2  # at least
+    slow_run_s: float = 0.1  # of one run by the host's clock; a slower program is timed slow_repeats times only
+    slow_repeats: int = 4
     implausible_floor: float = 0.9  # below this share of the physical floor a time is implausible
     suspicious_speedup: float = 10.0  # above it the candidate is judged again in a fresh process, with new seeds
 

@@ -7,10 +7,13 @@ A candidate's failure is a value in the `Evaluation`. What is raised from here i
 evaluate     judge one candidate
 Evaluator    judge many, one after another, with the next one's processes started ahead
 environment  the versions and the machine that a verdict depends on
+
+copy_bandwidth  what this GPU's memory gives; `Evaluator.self_ratio` is a program against itself
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Literal
 
@@ -19,11 +22,12 @@ from pallas_evo.config import Config
 from pallas_evo.errors import DeviceUnavailable
 from pallas_evo.evaluation.case import Case
 from pallas_evo.evaluation.environment import environment
+from pallas_evo.evaluation.measuring import Bandwidth, SelfRatio, copy_bandwidth, self_ratio
 from pallas_evo.evaluation.processes import Processes
 from pallas_evo.running import gpu_present
 from pallas_evo.types import Evaluation, Target, Task
 
-__all__ = ["Evaluator", "environment", "evaluate"]
+__all__ = ["Bandwidth", "Evaluator", "SelfRatio", "copy_bandwidth", "environment", "evaluate"]
 
 
 def evaluate(
@@ -50,9 +54,13 @@ class Evaluator:
         self.config = config or Config()
         self.target = _resolve(target)
         self._spares: Processes | None = None
+        self._reaper = ThreadPoolExecutor(1, thread_name_prefix="reaper")
 
     def prepare(self) -> None:
         """Start the processes that the next candidate will need; does not wait for them."""
+        if self._spares is not None and not self._spares.alive:
+            self._spares.kill()
+            self._spares = None
         if self._spares is None:
             self._spares = Processes(self.config, self.target)
 
@@ -70,16 +78,28 @@ class Evaluator:
         self.prepare()
         processes, self._spares = self._spares, None
         assert processes is not None
-        with processes:
+        try:
             return Case(self.config, self.target, processes, source, task).judge(
                 when_traced=self.prepare if more else None
             )
+        finally:
+            processes.stop()
+            self._reaper.submit(processes.kill)  # not waited for: a CUDA process takes a while to go
+
+    def self_ratio(self, source: str, task: Task) -> SelfRatio:
+        """A program that is known to be right, timed against a second compilation of itself.
+
+        Raises:
+            DeviceUnavailable, WorkerFailed: there is no GPU, or the program is refused.
+        """
+        return self_ratio(source, task, self.config)
 
     def close(self) -> None:
         """End all processes."""
         if self._spares is not None:
             self._spares.kill()
             self._spares = None
+        self._reaper.shutdown(wait=True)
 
     def __enter__(self) -> Evaluator:
         return self

@@ -7,8 +7,8 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,10 +23,10 @@ from pallas_evo.errors import ConfigError
 from pallas_evo.evaluation import texts
 from pallas_evo.evaluation.environment import environment
 from pallas_evo.evaluation.processes import Processes
-from pallas_evo.evaluation.stopwatch import Stopwatch
-from pallas_evo.judging import Observation, check_contract, combined_score, describe
+from pallas_evo.evaluation.stopwatch import SizeTime, Stopwatch
+from pallas_evo.evaluation.trials import Trials
+from pallas_evo.judging import check_contract, combined_score, describe
 from pallas_evo.judging.filters import FILTERS, analyse_artefact, analyse_source
-from pallas_evo.judging.numerics import compare
 from pallas_evo.reasons import GATES, REASONS
 from pallas_evo.running import driver_version
 from pallas_evo.tracing import trace
@@ -43,7 +43,7 @@ from pallas_evo.types import (
     Workload,
 )
 
-_REFERENCE_THREADS = max(1, min(4, (os.cpu_count() or 1) // 2))
+_JUDGE_THREADS = max(1, min(4, (os.cpu_count() or 1) // 2))
 
 
 class _Stop(Exception):
@@ -80,10 +80,7 @@ class Case:
         self.task = task
         self.record = _Record(jail=processes.validator.level)
         self.artefacts: dict[str, Artefact] = {}
-        self.observations: list[Observation] = []
         self.held: tuple[str, Rejection] | None = None  # the first refusal, of gates that are switched off too
-        self.executed: set[str] = set()
-        self.host_is_gone = False
         self.failed_on_device: Rejection | None = None
 
     def judge(self, *, when_traced: Callable[[], None] | None = None) -> Evaluation:
@@ -94,23 +91,34 @@ class Case:
             self._trace_and_validate()
             if when_traced is not None:
                 when_traced()
-            with ThreadPoolExecutor(1, thread_name_prefix="compile") as thread:
-                compiling = thread.submit(self._compile)
-                ran = self._run()
-                stopped = compiling.result()
-            if self.failed_on_device is not None:
-                self._gate("compile", self.failed_on_device, self.record.gates["compile"].seconds)
-            self._apply_filters()
-            if (
-                self.target == "cuda"
-                and ran
-                and not stopped
-                and all(gate.passed for gate in self.record.gates.values())
-            ):
-                self._time()
+            with ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge") as pool:
+                self._run_and_time(pool)
         except _Stop:
             pass
         return self._verdict(time.perf_counter() - start)
+
+    def _run_and_time(self, pool: ThreadPoolExecutor) -> None:
+        """The gates of C and D. Compiling, running, drawing, references and comparing go on side by side."""
+        trials = Trials(self.task, self.config, self.processes, self.artefacts, self._draw, pool)
+        with ThreadPoolExecutor(2, thread_name_prefix="compile") as beside:
+            compiling = beside.submit(self._compile)
+            ran = self._run(trials, compiling)
+            stopped = compiling.result()
+            timing: Future[tuple[dict[str, SizeTime | Rejection], float]] | None = None
+            if self.target == "cuda" and ran and not stopped and self._sound_so_far(trials):
+                timing = beside.submit(self._time, Stopwatch(self.task, self.config, self._draw, trials.expect, pool))
+            if self.failed_on_device is not None:
+                self._gate("compile", self.failed_on_device, self.record.gates["compile"].seconds)
+            self._apply_filters(trials)
+            if timing is not None:
+                self._note_time(*timing.result())
+
+    def _sound_so_far(self, trials: Trials) -> bool:
+        """Whether the small sizes are right: what is wrong there is not worth the GPU's time."""
+        return all(gate.passed for gate in self.record.gates.values()) and all(
+            comparison.reason is None or "numerics" in self.config.judging.disabled_gates
+            for _, comparison in trials.judged("small", "variant")
+        )
 
     # ---- the gates ---------------------------------------------------------------------------------------------
 
@@ -230,109 +238,29 @@ class Case:
         refused = [entry for by_sm in made for entry in by_sm.values() if isinstance(entry, Rejection)]
         return self._gate("compile", refused[0] if refused else None, seconds())
 
-    def _run(self) -> bool:
-        """Run every size in C and keep the outputs for D; False where a run failed."""
-        plan = list(self._plan())
-        with _clock() as seconds, ThreadPoolExecutor(_REFERENCE_THREADS, thread_name_prefix="references") as thread:
-            expected = [thread.submit(self._expect, inputs) for _, _, _, inputs in plan]
-            failure: Rejection | None = None
-            for (label, role, changed, inputs), reference in zip(plan, expected, strict=True):
-                output = self._run_once(label, inputs)
-                if isinstance(output, Rejection):
-                    failure = failure or self._located(output, label)
-                    if output.reason in ("endless", "run_memory", "device_fault", "compile_error", "compile_timeout"):
-                        for future in expected:
-                            future.cancel()
-                        break
-                    continue
-                if role == "seed" and not self.observations:
-                    again = self._run_once(label, inputs)
-                    if isinstance(again, Rejection) or not np.array_equal(output, again, equal_nan=True):
-                        failure = failure or Rejection(
-                            reason="nondeterministic",
-                            message="Two runs on the same inputs gave different outputs: programs depend on "
-                            "their order.",
-                        )
-                want, yard = reference.result()
-                self.observations.append(
-                    Observation(label=label, role=role, changed=changed, output=output, reference=want, yardstick=yard)
-                )
+    def _run(self, trials: Trials, compiling: Future[bool]) -> bool:
+        """Run every size in C; False where a run failed, or compiling refused the candidate before the GPU ran it."""
+        with _clock() as seconds:
+            failure = trials.run(compiling)
         device = self.processes.device
         self.record.ran_on = device.device if device is not None else self.processes.host.device
         if failure is not None and REASONS[failure.reason][0] == "compile":
             self.failed_on_device = failure
             return False
+        if device is not None and compiling.result():
+            return False
         return not self._gate("run", failure, seconds())
-
-    def _run_once(self, label: str, inputs: Sequence[np.ndarray]) -> np.ndarray | Rejection:
-        """One output: the executor's, or the GPU's; then the executor looks at small and variant too, once each."""
-        artefact, device = self.artefacts[label], self.processes.device
-        if device is None:
-            result = self.processes.host.run(artefact, inputs)
-            return result if isinstance(result, Rejection) else result[0]
-        if label not in self.executed:
-            self.executed.add(label)
-            looked = self._look(artefact, inputs)
-            if isinstance(looked, Rejection):
-                return looked
-        on_device = device.run(artefact, inputs)
-        return on_device if isinstance(on_device, Rejection) else on_device[0]
-
-    def _look(self, artefact: Artefact, inputs: Sequence[np.ndarray]) -> Rejection | None:
-        """What the executor sees and a GPU cannot; at a timed size only where that takes little time."""
-        small = artefact.workload.label in ("small", "variant")
-        if not small and self.host_is_gone:
-            return None
-        looked = self.processes.host.run(
-            artefact, inputs, deadline_s=None if small else self.config.run.executor_timed_size_s
-        )
-        if not isinstance(looked, Rejection):
-            return None
-        if not small and looked.reason in ("endless", "run_memory"):  # too long for a second look: the GPU will say
-            self.host_is_gone = True
-            return None
-        return looked
-
-    def _expect(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        return tasks.reference64(self.task, inputs), tasks.yardstick(self.task, inputs)
-
-    def _located(self, rejection: Rejection, label: str) -> Rejection:
-        shapes = ", ".join(str(spec.shape) for spec in self.artefacts[label].workload.inputs)
-        return Rejection(reason=rejection.reason, message=f"At {label}, inputs {shapes}: {rejection.message}")
-
-    def _plan(self) -> Iterator[tuple[str, str, int | None, tuple[np.ndarray, ...]]]:
-        """(label, role, changed input, inputs) of every run. Seeds are drawn here, after the artefacts are fixed."""
-        judging = self.config.judging
-        small = self.artefacts["small"].workload.dims
-        base: tuple[np.ndarray, ...] = ()
-        for index in range(judging.small_seeds):
-            inputs = tasks.draw_inputs(self.task, small, self._draw(f"small-{index}"))
-            base = base or inputs
-            yield "small", "seed", None, inputs
-        if "input_impact" not in judging.disabled_gates and base:
-            other = tasks.draw_inputs(self.task, small, self._draw("impact"))
-            for index in range(len(self.task.inputs)):
-                yield "small", "impact", index, (*base[:index], other[index], *base[index + 1 :])
-        for index in range(judging.variant_seeds):
-            dims = self.artefacts["variant"].workload.dims
-            yield "variant", "seed", None, tasks.draw_inputs(self.task, dims, self._draw(f"variant-{index}"))
-        if self.task.stress is not None:
-            yield "small", "stress", None, tasks.draw_inputs(self.task, small, self._draw("stress"), stress=True)
-        if self.target == "cuda":
-            for index in range(judging.medium_seeds):
-                dims = self.artefacts["medium"].workload.dims
-                yield "medium", "seed", None, tasks.draw_inputs(self.task, dims, self._draw(f"medium-{index}"))
 
     def _draw(self, name: str) -> np.random.Generator:
         self.record.seeds[name] = secrets.randbits(48)
         return _rng(self.record.seeds[name])
 
-    def _apply_filters(self) -> None:
+    def _apply_filters(self, trials: Trials) -> None:
         """All of D's gates, whatever the others said."""
-        if not any(observation.role == "seed" for observation in self.observations):
-            return
         thresholds = self.config.judging.filters
-        seen = [one for one in self.observations if one.label in ("small", "variant")]  # medium is numerics' alone
+        seen = [one for one, _ in trials.judged("small", "variant")]  # medium is numerics' alone
+        if not any(observation.role == "seed" for observation in seen):
+            return
         for name, check in FILTERS.items():
             with _clock() as seconds:
                 result = check(seen, thresholds)
@@ -340,16 +268,13 @@ class Case:
             refusal = None if result.passed else Rejection(reason=name, message=result.message)
             self._gate(name, refusal, seconds(), result.message)
         with _clock() as seconds:
-            refusal = self._compare()
+            refusal = self._compare(trials)
         self._gate("numerics", refusal, seconds())
 
-    def _compare(self) -> Rejection | None:
-        """Hold every output against its reference; keep each size's worst."""
+    def _compare(self, trials: Trials) -> Rejection | None:
+        """What every output's comparison with its reference says; keep each size's worst."""
         first: Rejection | None = None
-        for seen in self.observations:
-            found = compare(
-                seen.output, seen.reference, seen.yardstick, self.task.precision, self.config.judging.numerics
-            )
+        for seen, found in trials.judged():
             if found.reason is not None and first is None:
                 what = {"stress": " (stress inputs)", "impact": f" (input {seen.changed} drawn again)"}
                 first = Rejection(
@@ -370,30 +295,35 @@ class Case:
 
     # ---- time ----------------------------------------------------------------------------------------------------
 
-    def _time(self) -> None:
-        """Time every timed size against XLA on the GPU."""
+    def _time(self, stopwatch: Stopwatch) -> tuple[dict[str, SizeTime | Rejection], float]:
+        """Time every timed size against XLA on the GPU; and the seconds that it took."""
         device = self.processes.device
         assert device is not None
-        stopwatch = Stopwatch(self.task, self.config, self._draw, self._expect)
-        refusal: Rejection | None = None
         with _clock() as seconds:
-            for size in self.config.judging.timed_sizes:
-                result = stopwatch.time(device, self.artefacts[size])
-                if isinstance(result, Rejection):
-                    refusal = refusal or result
-                    continue
-                floor = result.floor_us
-                self.record.sizes[size] = dataclasses.replace(
-                    self.record.sizes[size],
-                    median_us=result.median_us,
-                    xla_us=result.xla_us,
-                    floor_us=floor,
-                    roofline_percent=100 * floor / result.median_us if floor is not None else None,
-                    samples_us=result.samples_us,
-                )
-                self.record.timer = result.timer
-                self.record.timing[size] = result.evidence
-        self._gate("time", refusal, seconds())
+            taken = {size: stopwatch.time(device, self.artefacts[size]) for size in self.config.judging.timed_sizes}
+        return taken, seconds()
+
+    def _note_time(self, taken: Mapping[str, SizeTime | Rejection], seconds: float) -> None:
+        """Keep the times of a program that every other gate lets through; any other has none."""
+        if not all(gate.passed for gate in self.record.gates.values()):
+            return
+        refusal: Rejection | None = None
+        for size, result in taken.items():
+            if isinstance(result, Rejection):
+                refusal = refusal or result
+                continue
+            workload, old = self.artefacts[size].workload, self.record.sizes.get(size)
+            self.record.sizes[size] = dataclasses.replace(
+                old or SizeResult(shape=tuple(spec.shape for spec in workload.inputs), correct=True),
+                median_us=result.median_us,
+                xla_us=result.xla_us,
+                floor_us=result.floor_us,
+                roofline_percent=100 * result.floor_us / result.median_us if result.floor_us is not None else None,
+                samples_us=result.samples_us,
+            )
+            self.record.timer = result.timer
+            self.record.timing[size] = result.evidence
+        self._gate("time", refusal, seconds)
 
     # ---- the verdict -------------------------------------------------------------------------------------------
 
@@ -436,7 +366,14 @@ class Case:
             candidate_sha256=hashlib.sha256(self.source.encode("utf-8", "surrogatepass")).hexdigest(),
             duration_s=round(duration_s, 4),
             timer=self.record.timer,
-            text_feedback=describe(self.task, rejection, self.record.sizes, self.record.compiled),
+            text_feedback=describe(
+                self.task,
+                rejection,
+                self.record.sizes,
+                self.record.compiled,
+                timing=self.record.timing,
+                device=self.record.ran_on,
+            ),
             output_text=self.record.output_text,
             environment={
                 **environment(),

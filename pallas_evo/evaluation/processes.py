@@ -29,8 +29,24 @@ class Processes:
             self.compiler = starting.enter_context(compiler) if compiler is not None else None
             self._stack = starting.pop_all()
 
+    @property
+    def alive(self) -> bool:
+        """Whether all are there, up or still coming up: one that died waiting must not be a candidate's fault."""
+        return all(one.alive for one in self._all())
+
+    def stop(self) -> None:
+        """Send all their end, from whichever thread, and do not wait; `kill` does."""
+        for one in self._all():
+            one.stop()
+
     def kill(self) -> None:
+        """End all, and wait until they are gone."""
+        self.stop()
         self._stack.close()
+
+    def _all(self) -> list[Worker | HostRunner | DeviceRunner]:
+        maybe = [*self.tracers.workers, self.validator, self.host, self.device, self.compiler]
+        return [one for one in maybe if one is not None]
 
     def __enter__(self) -> Processes:
         return self

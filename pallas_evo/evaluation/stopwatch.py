@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +15,16 @@ import numpy as np
 from pallas_evo import tasks
 from pallas_evo.config import Config
 from pallas_evo.devices import binds, find_device, floor_us
-from pallas_evo.errors import DeviceUnavailable
-from pallas_evo.judging.numerics import compare
+from pallas_evo.errors import DeviceUnavailable, TimerUnavailable
+from pallas_evo.judging.numerics import Comparison, compare
 from pallas_evo.judging.timing import drift, implausible, median_us
-from pallas_evo.running import DeviceRunner, lease, telemetry
+from pallas_evo.running import DeviceRunner, Timed, telemetry
+from pallas_evo.running.turns import Turn, draw_turns, turned
 from pallas_evo.types import Artefact, Rejection, Task
 
 Expect = Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +50,21 @@ class Stopwatch:
     Args:
         draw: a named generator whose seed is recorded.
         expect: (reference, yardstick) for an input set.
+        pool: where references and comparisons run, beside the measurement.
     """
 
     task: Task
     config: Config
     draw: Callable[[str], np.random.Generator]
     expect: Expect
+    pool: Executor
 
     def time(self, device: DeviceRunner, artefact: Artefact) -> SizeTime | Rejection:
-        """Time a program that has run; a suspicious speed-up is taken again in a fresh process: the slower counts."""
+        """Time a program that has run; a suspicious speed-up is taken again in a fresh process: the slower counts.
+
+        Raises:
+            DeviceUnavailable, WorkerFailed: ours.
+        """
         result = self._once(device, artefact, "timed")
         if isinstance(result, Rejection) or result.speedup <= self.config.timer.suspicious_speedup:
             return result
@@ -67,17 +79,27 @@ class Stopwatch:
             first = device.run(artefact, tasks.draw_inputs(self.task, dims, self.draw(f"{size}-{what}-first")))
             if isinstance(first, Rejection):
                 return first
+        slow = device.seconds.get(size, 0.0) > settings.slow_run_s
+        repeats = settings.slow_repeats if slow else settings.repeats
         for attempt in range(settings.attempts):
             rng = self.draw(f"{size}-{what}-{attempt}")
-            inputs = _variations(self.task, tasks.draw_inputs(self.task, dims, rng), rng, settings.repeats)
-            others = [tasks.draw_inputs(self.task, dims, rng) for _ in range(settings.baseline_inputs)]
-            kept = self._kept(artefact)
-            with lease() as waited_s:
-                before = telemetry.read()
-                timed = device.time(artefact, inputs, others, settings.name, kept)
-                after = telemetry.read()
-            if isinstance(timed, Rejection):
-                return timed
+            base = tasks.draw_inputs(self.task, dims, rng)
+            turns = draw_turns(
+                [spec.law for spec in self.task.inputs],
+                [array.shape[0] for array in base],
+                rng,
+                repeats + settings.baseline_inputs,
+            )
+            kept = self._kept(artefact, repeats)
+            expected = {index: self.pool.submit(self._expected, base, turns[index]) for index in kept}
+            taken = self._take(device, artefact, base, turns[:repeats], turns[repeats:], kept)
+            if isinstance(taken, Rejection):
+                return taken
+            timed, evidence = taken
+            judging = [
+                self.pool.submit(self._compare, output, *expected[index].result())
+                for index, output in zip(kept, timed.outputs, strict=True)
+            ]
             drifted = drift(timed.baseline_us)
             if drifted <= settings.baseline_drift:
                 break
@@ -87,64 +109,76 @@ class Stopwatch:
                 f"(allowed: {settings.baseline_drift:.0%}). Is something else using this GPU?"
             )
         known = find_device(device.device)
-        floor = floor_us(tasks.floor(self.task, inputs[0]), known) if known else None
-        evidence = {
-            "baseline_us": timed.baseline_us,
-            "wall_candidate_us": timed.wall_candidate_us,
-            "wall_baseline_us": timed.wall_baseline_us,
-            "kernels": timed.kernels,
-            "binds": binds(tasks.floor(self.task, inputs[0]), known) if known else None,
-            "waited_s": waited_s,
-            "before": before,
-            "after": after,
-        }
-        wrong = self._judge(timed.outputs, [inputs[index] for index in kept], size)
-        if wrong is not None:
-            return wrong
+        least = tasks.floor(self.task, turned(base, turns[0]))
+        floor = floor_us(least, known) if known else None
+        for found in (future.result() for future in judging):
+            if found.reason is not None:
+                return Rejection(reason="timed_output", message=f"At {size}, in a timed call: {found.message}")
         return implausible(size, timed.candidate_us, floor, settings.implausible_floor) or SizeTime(
             timer=timed.timer,
             samples_us=timed.candidate_us,
             median_us=median_us(timed.candidate_us),
             xla_us=median_us(timed.baseline_us),
             floor_us=floor,
-            evidence=evidence,
+            evidence={
+                **evidence,
+                "baseline_us": timed.baseline_us,
+                "wall_candidate_us": timed.wall_candidate_us,
+                "wall_baseline_us": timed.wall_baseline_us,
+                "kernels": timed.kernels,
+                "binds": binds(least, known) if known else None,
+            },
         )
 
-    def _kept(self, artefact: Artefact) -> list[int]:
+    def _take(
+        self,
+        device: DeviceRunner,
+        artefact: Artefact,
+        base: Sequence[np.ndarray],
+        turns: Sequence[Sequence[Turn]],
+        baseline_turns: Sequence[Sequence[Turn]],
+        kept: Sequence[int],
+    ) -> tuple[Timed, dict[str, Any]] | Rejection:
+        """One measurement, and what was seen around it; `held_s` is how long nobody else had the GPU."""
+        timer = self.config.timer.name
+        try:
+            refused = device.prepare(artefact, base, turns, baseline_turns, timer)
+        except TimerUnavailable as error:
+            if timer == "wall":
+                raise
+            _log.warning("%s The wall clock takes over: such times have an identity of their own.", error)
+            timer = "wall"
+            with DeviceRunner(self.config.run) as fresh:  # the process that met the error serves no more
+                made = fresh.compile(artefact)
+                if isinstance(made, Rejection):
+                    return made
+                refused = fresh.prepare(artefact, base, turns, baseline_turns, timer)
+                return refused or _measure(fresh, artefact, timer, kept)
+        return refused or _measure(device, artefact, timer, kept)
+
+    def _kept(self, artefact: Artefact, repeats: int) -> list[int]:
         """Which timed calls are judged: all, or a secret subset where outputs are large."""
         settings = self.config.timer
-        every = list(range(settings.repeats))
-        if int(np.prod(artefact.workload.output.shape)) <= settings.judged_elements:
-            return every
-        return sorted(secrets.SystemRandom().sample(every, min(settings.judged_outputs, len(every))))
+        affordable = settings.judged_elements // int(np.prod(artefact.workload.output.shape))
+        count = min(repeats, max(affordable, settings.judged_outputs))
+        return sorted(secrets.SystemRandom().sample(range(repeats), count))
 
-    def _judge(
-        self, outputs: Sequence[np.ndarray], inputs: Sequence[Sequence[np.ndarray]], size: str
-    ) -> Rejection | None:
-        """Hold the outputs of timed calls against their references."""
-        for output, given in zip(outputs, inputs, strict=True):
-            reference, yardstick = self.expect(given)
-            found = compare(output, reference, yardstick, self.task.precision, self.config.judging.numerics)
-            if found.reason is not None:
-                return Rejection(reason="timed_output", message=f"At {size}, in a timed call: {found.message}")
-        return None
+    def _expected(self, base: Sequence[np.ndarray], turns: Sequence[Turn]) -> tuple[np.ndarray, np.ndarray]:
+        return self.expect(turned(base, turns))
+
+    def _compare(self, output: np.ndarray, reference: np.ndarray, yardstick: np.ndarray) -> Comparison:
+        return compare(output, reference, yardstick, self.task.precision, self.config.judging.numerics)
 
 
-def _variations(
-    task: Task, base: Sequence[np.ndarray], rng: np.random.Generator, count: int
-) -> list[tuple[np.ndarray, ...]]:
-    """Input sets for timed calls, each unlike any that the GPU has seen, at a fraction of the cost of drawing them.
-
-    Every input is turned along its first axis by a secret number of rows; what is drawn by a scaled law (`normal`,
-    `weight`) is also scaled by a secret factor, so that no element keeps its value. Each is still one that the task's
-    law gives. None is the base itself.
-    """
-
-    def vary(array: np.ndarray, law: str) -> np.ndarray:
-        turned = np.roll(array, int(rng.integers(1, max(2, array.shape[0]))), axis=0)
-        if law in ("normal", "weight"):
-            turned *= np.float32(rng.uniform(0.75, 1.25))
-        return turned
-
-    laws = [spec.law for spec in task.inputs]
-    return [tuple(vary(array, law) for array, law in zip(base, laws, strict=True)) for _ in range(count)]
+def _measure(
+    device: DeviceRunner, artefact: Artefact, timer: str, kept: Sequence[int]
+) -> tuple[Timed, dict[str, Any]] | Rejection:
+    with device.alone() as waited_s:
+        start = time.perf_counter()
+        before = telemetry.read()
+        timed = device.measure(artefact, timer, kept)
+        after = telemetry.read()
+        held_s = time.perf_counter() - start
+    if isinstance(timed, Rejection):
+        return timed
+    return timed, {"waited_s": waited_s, "held_s": held_s, "before": before, "after": after}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from pallas_evo import tasks
 from pallas_evo.config import Config
-from pallas_evo.errors import DeviceUnavailable
+from pallas_evo.errors import DeviceUnavailable, TimerUnavailable
 from pallas_evo.evaluation import stopwatch as module
 from pallas_evo.evaluation.stopwatch import SizeTime, Stopwatch
 from pallas_evo.running import Timed
+from pallas_evo.running.turns import turned
 from pallas_evo.types import Artefact, Rejection
 
 TASK = tasks.get_task("L2/pwm_scan")
@@ -35,6 +38,9 @@ class FakeRunner:
         self.candidate_us, self.baseline_us, self.spoil = tuple(candidate_us), [tuple(b) for b in baseline_us], spoil
         self.seen: list[bytes] = []
         self.calls = 0
+        self.seconds: dict[str, float] = {}
+        self.missing_timers: set[str] = set()
+        self.holding = False
 
     def __enter__(self) -> FakeRunner:
         return self
@@ -42,16 +48,31 @@ class FakeRunner:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def compile(self, *artefacts: Artefact) -> float:
+        return 0.0
+
     def run(self, artefact: Artefact, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, None, float]:
         return tasks.yardstick(TASK, inputs), None, 0.0
 
-    def time(self, artefact, inputs, baseline_inputs, timer, keep) -> Timed:
-        self.seen += [b"".join(array.tobytes() for array in one) for one in (*inputs, *baseline_inputs)]
+    def prepare(self, artefact, base, turns, baseline_turns, timer) -> None:
+        if timer in self.missing_timers:
+            raise TimerUnavailable(f"{timer} is not there.")
+        self.inputs = [turned(base, one) for one in turns]
+        self.others = [turned(base, one) for one in baseline_turns]
+        self.seen += [b"".join(array.tobytes() for array in one) for one in (*self.inputs, *self.others)]
+
+    @contextmanager
+    def alone(self) -> Iterator[float]:
+        assert not self.holding
+        self.holding = True
+        yield 0.0
+        self.holding = False
+
+    def measure(self, artefact: Artefact, timer: str, keep: Sequence[int]) -> Timed:
+        assert self.holding, "timed without the lease"
         baseline = self.baseline_us[min(self.calls, len(self.baseline_us) - 1)]
         self.calls += 1
-        outputs = [
-            self.spoil(index, np.array(tasks.yardstick(TASK, one))) for index, one in enumerate(inputs) if index in keep
-        ]
+        outputs = [self.spoil(index, np.array(tasks.yardstick(TASK, self.inputs[index]))) for index in keep]
         return Timed(
             timer=timer,
             candidate_us=self.candidate_us,
@@ -75,8 +96,9 @@ def measure(runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, again: FakeRunn
     def expect(inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         return tasks.reference64(TASK, inputs), tasks.yardstick(TASK, inputs)
 
-    watch = Stopwatch(TASK, config, lambda name: np.random.default_rng(seeds.spawn(1)[0]), expect)
-    return watch.time(runner, artefact)
+    with ThreadPoolExecutor(2) as pool:
+        watch = Stopwatch(TASK, config, lambda name: np.random.default_rng(seeds.spawn(1)[0]), expect, pool)
+        return watch.time(runner, artefact)
 
 
 def test_an_honest_measurement_is_kept_raw(monkeypatch):
@@ -139,3 +161,27 @@ def test_a_suspicious_speed_up_that_is_wrong_the_second_time_is_refused(monkeypa
     result = measure(fast, monkeypatch, again)
     assert isinstance(result, Rejection)
     assert result.reason == "timed_output"
+
+
+def test_without_cupti_the_wall_clock_takes_over_and_says_so(monkeypatch, caplog):
+    runner, fresh = FakeRunner(), FakeRunner()
+    runner.missing_timers = {"cupti"}
+    result = measure(runner, monkeypatch, fresh)
+    assert isinstance(result, SizeTime)
+    assert result.timer == "wall"
+    assert (runner.calls, fresh.calls) == (0, 1)
+    assert "wall clock takes over" in caplog.text
+
+
+def test_a_slow_program_is_timed_a_few_times_only(monkeypatch):
+    runner = FakeRunner()
+    runner.seconds = {"medium": 10.0}
+    assert isinstance(measure(runner, monkeypatch), SizeTime)
+    assert len(runner.seen) == Config().timer.slow_repeats + Config().timer.baseline_inputs
+
+
+def test_the_record_says_how_long_the_gpu_was_held(monkeypatch):
+    result = measure(FakeRunner(), monkeypatch)
+    assert isinstance(result, SizeTime)
+    assert 0 <= result.evidence["held_s"]
+    assert result.evidence["waited_s"] == 0.0
