@@ -336,8 +336,8 @@ def _print_table(outcomes: Sequence[Outcome]) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, safe_box=True)
     table.add_column("seed", no_wrap=True)
     for name in ("trace", "lower", "ptx", "cpu", "judge", "gpu"):
-        table.add_column(name, justify="center")
-    for name in ("registers", "spills", "shared", "error", "bound"):
+        table.add_column(name, justify="center", no_wrap=True)
+    for name in ("regs", "spills", "shared", "error", "bound"):  # short, so that all of it fits 120 columns
         table.add_column(name, justify="right", no_wrap=True)
     for outcome in outcomes:
         compiled, worst = _figures(outcome)

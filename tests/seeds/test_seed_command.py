@@ -111,6 +111,22 @@ def test_table_and_one_last_line(seeded: tuple[Path, subprocess.CompletedProcess
     assert "\x1b" not in table.stdout + table.stderr
 
 
+def test_no_heading_is_cut_where_stdout_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = load_tasks()
+    figures = {"registers": 255, "spill_bytes": 0, "shared_bytes": 166_912}
+    ptx = Rung(name="ptx", passed=True, details={"sizes": {"medium": {"sm_80": figures}}})
+    cpu = Rung(name="numerics_cpu", passed=True, details={"cases": [{"normwise_error": 2.8e-4, "bound": 1.1e-3}]})
+    seed._print_table(
+        [seed.Outcome(task=t, sha256="", parent_sha256="", rungs={"ptx": ptx, "numerics_cpu": cpu}) for t in tasks]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == [
+        "seed", "trace", "lower", "ptx", "cpu", "judge", "gpu", "regs", "spills", "shared", "error", "bound",
+    ]  # fmt: skip
+    assert {task.id for task in tasks} <= {line.split()[0] for line in lines if line}
+    assert not any("…" in line for line in lines)
+
+
 def test_default_archive_is_below_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Verification, "verify", lambda self, task, source, rungs: iter(passed(rungs)))
