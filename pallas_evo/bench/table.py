@@ -98,14 +98,16 @@ def _suite_lines(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _self_lines(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    ratios = {task: row["ratio"] for task, row in _rows(record, "self").items() if "ratio" in row}
+    rows = {task: row for task, row in _rows(record, "self").items() if "ratio" in row}
+    ratios = {task: row["ratio"] for task, row in rows.items()}
     if ratios:
+        both = sum(all(abs(order - 1) <= WITHIN for order in row["orders"]) for row in rows.values())
         farthest = max(ratios, key=lambda task: abs(ratios[task] - 1))
         yield (
             "a seed against itself",
             (
                 f"{sum(abs(r - 1) <= WITHIN for r in ratios.values())} of {len(ratios)} within {WITHIN:.0%} of 1.00; "
-                f"farthest {ratios[farthest]:.3f} ({farthest})"
+                f"farthest {ratios[farthest]:.3f} ({farthest}); {both} in each of both orders"
             ),
         )
 
@@ -184,7 +186,8 @@ def self_section(record: Mapping[str, Any]) -> str:
         if "ratio" in row
     ]
     said = (
-        "Two separate compilations of one program; the ratio is the geometric mean of both orders' ratios of medians."
+        "Two separate compilations of one program. An order is the median in the candidate's slot over that in the "
+        "baseline's, the ratio the geometric mean of both orders."
     )
     return _section("Every seed against itself", rows, ("seed", "us", "ratio", "first order", "second order"), said)
 

@@ -84,7 +84,7 @@ def bandwidth(found: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("--measure needs an NVIDIA GPU that JAX can use, and there is none here.")
     from pallas_evo.config import Config
     from pallas_evo.devices import find_device
-    from pallas_evo.evaluation import copy_bandwidth  # type: ignore[attr-defined,unused-ignore]
+    from pallas_evo.evaluation import copy_bandwidth
 
     taken = copy_bandwidth(Config())
     known = find_device(taken.device)
