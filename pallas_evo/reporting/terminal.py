@@ -65,7 +65,7 @@ def _totals(tasks: Sequence[TaskView]) -> tuple[int, int, int]:
 
 
 class _Grid:
-    """A table. Columns are named as `<left` or `right`, and those that a narrow screen omits as `<?left` or `?right`."""
+    """A table. Columns are named `<left` or `right`; those that a narrow screen omits, `<?left` or `?right`."""
 
     def __init__(self, screen: Console, *columns: str) -> None:
         from rich.table import Table
