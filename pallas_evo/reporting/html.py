@@ -31,6 +31,9 @@ WIDEST_LINE = 2_000
 MOST_TEXT = 8_000_000
 """Characters of sources and diffs in a whole page: the best programs' come first, then their lineages'."""
 
+MOST_WORDS = 200
+"""Characters of a name in what programs read of the page."""
+
 MOST_ROWS = 200
 """Rows of a list of runs or islands."""
 
@@ -45,7 +48,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        visible=visible, brief=brief, figure=figure, fixed=fixed, day=day, percent=_percent, short=_short
+        visible=visible, brief=brief, figure=figure, fixed=fixed, day=day, percent=_percent, short=_short, value=_value
     )
     style, script = _template("report.css"), _template("report.js")
     timed = [share for share in report.shares if share.timed]
@@ -83,6 +86,11 @@ def _hash(content: str) -> str:
 
 def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else NOTHING
+
+
+def _value(number: object) -> str:
+    """A number as it is, for sorting and for whoever reads the page by a program; nothing where there is none."""
+    return "" if finite(number) is None else str(number)
 
 
 def _short(id: str) -> str:
@@ -185,12 +193,12 @@ def _data(report: Report) -> dict[str, Any]:
         "programs": report.programs,
         "evaluations": report.evaluations,
         "accepted": report.accepted,
-        "rejected": report.rejected,
+        "rejected": {brief(name, MOST_WORDS): count for name, count in report.rejected.items()},
         "shares": [
             {
-                "device": share.identity.device,
-                "timer": share.identity.timer,
-                "sizes": share.identity.sizes,
+                "device": share.identity.device and brief(share.identity.device, MOST_WORDS),
+                "timer": share.identity.timer and brief(share.identity.timer, MOST_WORDS),
+                "sizes": [brief(size, MOST_WORDS) for size in share.identity.sizes],
                 "correct": share.correct,
                 "of": share.of,
                 "fast": {f"{p:g}": count for p, count in share.fast.items()},
@@ -205,9 +213,9 @@ def _data(report: Report) -> dict[str, Any]:
 def _data_row(view: TaskView) -> dict[str, Any]:
     best, seed = view.best[0], view.seed
     return {
-        "task": view.task,
+        "task": brief(view.task, MOST_WORDS),
         "task_version": view.version,
-        "program": best.id,
+        "program": brief(best.id, MOST_WORDS),
         "score": best.score,
         "time_us": best.time_us,
         "xla_us": best.xla_us,

@@ -213,8 +213,8 @@ def evolved(task: str, *, generations: int = 30, seed: int = 0, device: str = H2
         best=tuple(best),
     )
     islands = tuple(
-        Step(run="run-1", step=n, evaluations=judged // 2, correct=len(programs) // 2, best=best[n].score)
-        for n in (0, 1)
+        Step(run="run-1", step=n, evaluations=judged // 2, correct=len(programs) // 2, best=best[-1 - n].score)
+        for n in range(min(2, len(best)))
     )
     seed_score = first.score or math.nan
     made_run = run_view(found, f"{task} {seed}", seed=seed_score, gain=(best[0].score or 0) / seed_score)
