@@ -22,4 +22,6 @@ def judge_environment(root: str = str(ROOT)) -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _KEPT or (name.startswith(_KEPT_PREFIXES) and not name.upper().endswith(("KEY", "TOKEN", "SECRET")))
     }
-    return {**kept, "PYTHONPATH": root, "PYTHONUNBUFFERED": "1"}
+    # Packages may be found by the caller's PYTHONPATH alone; a relative entry would mean another folder there.
+    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path)]
+    return {**kept, "PYTHONPATH": os.pathsep.join([root, *given]), "PYTHONUNBUFFERED": "1"}
