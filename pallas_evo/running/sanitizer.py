@@ -187,7 +187,9 @@ def _environment(folder: Path) -> dict[str, str]:
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": str(folder),
         "TMPDIR": str(folder),
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "PYTHONPATH": os.pathsep.join(
+            dict.fromkeys([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
+        ),
         "JAX_PLATFORMS": "cuda",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
