@@ -188,7 +188,7 @@ def ancestry(connection: Connection, task: str) -> dict[str, tuple[str | None, s
 def programs_by_key(
     connection: Connection, task: str, sha256s: Sequence[str], *, with_text: bool
 ) -> dict[str, ProgramRecord]:
-    """Many programs of a task, by sha256, each with run, generation and island of its first appearance in a run."""
+    """Many programs of a task, by sha256, each with the place (and metadata) of its first appearance in a run."""
     programs, member = schema.programs.c, schema.run_programs.c
     found: dict[str, ProgramRecord] = {}
     for chunk in _chunks(sha256s):
@@ -199,12 +199,13 @@ def programs_by_key(
         )
         found.update({row.sha256: reads.program_record(row) for row in rows})
         places = connection.execute(
-            select(member.sha256, member.run_id, member.generation, member.island)
+            select(member.sha256, member.run_id, member.generation, member.island, member.metadata)
             .where(member.task_id == task, member.sha256.in_(chunk))
             .order_by(member.created_at.desc())
         )
         for row in places:  # the first appearance comes last and stays
             place = {"run_id": row.run_id, "generation": row.generation, "island": row.island}
+            place["metadata"] = row.metadata or found[row.sha256].metadata
             found[row.sha256] = replace(found[row.sha256], **place)
     return found
 

@@ -17,18 +17,24 @@ from pallas_evo.types import Evaluation, Task
 _COLUMNS = "id, code, parent_id, generation, island_idx, combined_score, correct, metadata"
 
 
-def archive_run(archive: Archive, folder: Path, settings: RunSettings, task: Task) -> int:
-    """Add what the archive lacks of a run; returns how many evaluations were added. May be called again."""
-    with closing(sqlite3.connect(folder / DATABASE)) as connection:
+def archive_run(
+    archive: Archive, folder: Path, settings: RunSettings, task: Task, *, database: Path | None = None
+) -> int:
+    """Add what the archive lacks of a run; returns how many evaluations were added. May be called again.
+
+    `database` is a copy of ShinkaEvolve's, for a folder that is not to be written to; a run that we did not start has
+    no settings in it.
+    """
+    with closing(sqlite3.connect(database or folder / DATABASE)) as connection:
         connection.row_factory = sqlite3.Row
         rows = connection.execute(f"SELECT {_COLUMNS} FROM programs ORDER BY generation, timestamp").fetchall()
     archive.add_tasks([task])
-    run_yaml = (folder / "run.yaml").read_text(encoding="utf-8")
+    run_yaml = _text(folder / "run.yaml")
     archive.add_run("evolve", run_id=settings.run_id, task=task.id, name=folder.name, config_yaml=run_yaml)
     there = Counter(record.candidate_sha256 for record in archive.evaluations(run_id=settings.run_id))
     hashes = {row["id"]: sha256_of_text(row["code"]) for row in rows}
     codes = {row["id"]: row["code"] for row in rows}
-    config_yaml = (folder / EVALUATION).read_text(encoding="utf-8")
+    config_yaml = _text(folder / EVALUATION)
     added, done = 0, set()
     for row in rows:
         if row["generation"] in done:  # ShinkaEvolve's copies of one program on several islands
@@ -67,6 +73,10 @@ def archive_run(archive: Archive, folder: Path, settings: RunSettings, task: Tas
             )
         added += 1
     return added
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def _evaluation(results: Path) -> Evaluation | None:

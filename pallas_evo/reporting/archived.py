@@ -28,7 +28,7 @@ class ArchiveReader:
 
     def __init__(self, archive: Any, name: str) -> None:
         self.name = name
-        self._archive = archive
+        self._archive = self.archive = archive
         self._ancestry: tuple[str, Mapping[str, tuple[str | None, str]]] = ("", {})
 
     def programs_of(self, run_id: str) -> int:

@@ -79,6 +79,21 @@ class ShinkaReader:
         self._task = named.most_common(1)[0][0] if named else settings.get("task") or folder.name or "run"
         self._rows = {row.id: replace(row, task=self._task, run=self.run_id) for row in rows}
 
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self._folder
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the run's database, as it is now, into a new file."""
+        try:
+            with closing(self._connect()) as connection, closing(sqlite3.connect(path)) as copy:
+                connection.backup(copy)
+        except sqlite3.Error as error:
+            raise ArchiveError(
+                f"{self.name}: expected the database of a ShinkaEvolve run, came one that cannot be read ({error})."
+            ) from error
+
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def _select(self, wanted: str, *values: Any) -> list[tuple[Any, ...]]:

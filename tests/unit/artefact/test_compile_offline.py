@@ -179,3 +179,17 @@ def test_no_gpu_is_at_hand_where_none_is_visible(visible: str, monkeypatch: pyte
     at_hand.architecture_at_hand.cache_clear()
     assert at_hand.architecture_at_hand() is None
     at_hand.architecture_at_hand.cache_clear()
+
+
+def test_ptx_is_given_where_asked_for_and_is_the_same_each_time() -> None:
+    """It is stored by its content, so it names no folder of this compilation."""
+    artefact = accepted(judge(relu))
+    taken: list[dict[tuple[str, str], tuple[str, ...]]] = [{}, {}]
+    for ptx in taken:
+        found = compile_offline_many([artefact], ["sm_80"], 60.0, ptx=ptx)[0]["sm_80"]
+        assert isinstance(found, Compiled)
+        assert sum(map(len, ptx[artefact.workload.label, "sm_80"])) == found.ptx_bytes
+    assert taken[0] == taken[1]
+    (text,) = taken[0][artefact.workload.label, "sm_80"]
+    assert ".target sm_80" in text
+    assert "/" not in text.replace("//", "")
