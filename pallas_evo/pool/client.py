@@ -155,16 +155,14 @@ def _judge(
         answer = reader.frame(LOOK_S)
         if look is not None:
             look()
-        now = time.monotonic()
-        if answer is None:
+        kind = answer.get("kind") if answer is not None else None
+        if answer is None or kind == "waiting":
+            now = time.monotonic()
+            heard = heard if answer is None else now
             if end is not None and now > end:
                 raise ProtocolError("it did not answer in time")
             if now - heard > silence_s:
                 raise ProtocolError(f"it said nothing for {silence_s:g} s")
-            continue
-        heard = now
-        kind = answer.get("kind")
-        if kind == "waiting":
             continue
         if kind in ("unsuitable", "refused"):
             raise ProtocolError(str(answer.get("message", "it refused the request")))

@@ -20,6 +20,9 @@ from pallas_evo.jail.confinement import die_with_parent
 from pallas_evo.pool import answering
 from pallas_evo.pool.protocol import HEADER, REQUEST_BYTES, ProtocolError, Reader
 
+LOOK_S = 1.0
+_leaving: list[int] = []  # an exception alone can be lost: between Python's look for signals and a call that waits
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends or SIGTERM comes; both end the processes that are waiting, too."""
@@ -51,7 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
             _write(out, {"kind": "failure", "message": str(error)})
             return error.exit_code
         _write(out, {"kind": "ready"})
-        while (request := reader.frame(None)) is not None:
+        while not _leaving:
+            request = reader.frame(LOOK_S)
+            if request is None:
+                continue
             record = answerer.answer(request, more=True)
             _write(out, {**record, "judge": {"pid": os.getpid(), "rss_bytes": _rss_bytes()}})
             del request, record
@@ -65,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _leaving.append(number)
     raise SystemExit(0)
 
 

@@ -95,7 +95,7 @@ class Claim:
             return
         with contextlib.suppress(OSError):
             found = os.lstat(self.path)
-            if self._bound == (found.st_dev, found.st_ino):
+            if self._bound == (found.st_dev, found.st_ino) and stat.S_ISSOCK(found.st_mode):
                 os.unlink(self.path)
         with contextlib.suppress(OSError):
             os.unlink(self._lock_path)

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pallas_evo.errors import JailUnavailable, WorkerFailed
+from pallas_evo.jail.confinement import die_with_parent
 from pallas_evo.paths import SEEDS
 from pallas_evo.pool.pool import Pool
 from pallas_evo.types import Evaluation
@@ -41,7 +42,8 @@ class StandIn:
     def prepare(self):
         """One process waits, as spares do."""
         if self.child is None:
-            self.child = subprocess.Popen(["sleep", "3600"])
+            judge = os.getpid()
+            self.child = subprocess.Popen(["sleep", "3600"], preexec_fn=lambda: die_with_parent(judge))
 
     def evaluate(self, source, task, *, more=False):
         for line in source.splitlines():
@@ -122,9 +124,11 @@ SERVE = """
 import sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
-from pallas_evo.errors import PallasEvoError
+from pallas_evo.pool import protocol
 from pallas_evo.pool.server import Server
 from stand_ins import pool
+
+protocol.build = lambda: "test"
 
 def log(line):
     print(line, file=sys.stderr, flush=True)
