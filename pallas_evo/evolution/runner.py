@@ -37,12 +37,20 @@ class Runner(ShinkaEvolveRunner):  # type: ignore[misc]
 
     Args:
         on_program: called with (generation, metrics, correct) after each program that is stored.
+        confirm: called with (program, results folder) of each judged program before it is stored; may change results.
         arguments: those of ShinkaEvolveRunner.
     """
 
-    def __init__(self, *, on_program: Callable[[int, dict[str, Any], bool], None], **arguments: Any) -> None:
+    def __init__(
+        self,
+        *,
+        on_program: Callable[[int, dict[str, Any], bool], None],
+        confirm: Callable[[Path, Path], None] | None = None,
+        **arguments: Any,
+    ) -> None:
         super().__init__(**arguments)
         self._on_program = on_program
+        self._confirm = confirm
         self.our_failure: str | None = None
         self.stuck_detection_timeout = PATIENCE_S
 
@@ -67,6 +75,8 @@ class Runner(ShinkaEvolveRunner):  # type: ignore[misc]
         if not was_judged(results):
             self._stop(failure_in(results) or f"{results}: the evaluator left no verdict.")
             return CompletedJobPersistResult(job=job, success=False)
+        if self._confirm is not None:
+            await asyncio.to_thread(self._confirm, Path(job.exec_fname), results)
         persisted = await super()._persist_completed_job(job)
         if persisted.success:
             verdict, metrics = _read(results / "correct.json"), _read(results / "metrics.json")

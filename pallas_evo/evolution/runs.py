@@ -18,10 +18,11 @@ from typing import Any
 
 from pallas_evo.archive import Archive, open_archive
 from pallas_evo.archive.encoding import new_id
-from pallas_evo.config import Config, to_yaml
+from pallas_evo.config import Config, load_config, to_yaml
 from pallas_evo.errors import PallasEvoError, UsageError
 from pallas_evo.evolution import rundir
 from pallas_evo.evolution.archiving import archive_run
+from pallas_evo.evolution.elites import Elites
 from pallas_evo.evolution.mutator import OfflineMutator
 from pallas_evo.evolution.prompt import system_message
 from pallas_evo.evolution.rundir import EVALUATION, RunSettings
@@ -188,6 +189,7 @@ def _runner(folder: Path, settings: RunSettings, task: Task, model: str, lost: i
     )
     return Runner(
         on_program=progress.program,
+        confirm=Elites(task, load_config(folder / EVALUATION), settings.target, folder).confirm,
         evo_config=evolution,
         job_config=job,
         db_config=_database(folder, settings, settings.population),
