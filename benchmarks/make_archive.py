@@ -31,15 +31,16 @@ REASONS = ("trace_error", "numerics", "out_of_bounds", "timeout", "not_pallas", 
 FILTERS = ("output_range", "output_std", "axes_variation", "input_impact", "source_analysis")
 
 
-def make(path: Path, programs: int, samples: int) -> None:
-    """Write the archive: as many programs, each judged once, and as many samples for each (half of them XLA's)."""
+def make(path: Path, programs: int, samples: int, most: int) -> None:
+    """Write the archive: as many programs, each judged once, and as many samples for each (half of them XLA's), spread
+    over at most so many tasks."""
     from sqlalchemy import create_engine, insert
 
     from pallas_evo.archive import open_archive, schema
     from pallas_evo.paths import original_file, seed_file
     from pallas_evo.tasks import load_tasks
 
-    tasks = load_tasks()
+    tasks = load_tasks()[:most]
     with open_archive(path) as archive, archive.batch():
         archive.add_tasks(tasks)
         for task in tasks:
@@ -159,6 +160,7 @@ def measure(path: Path) -> dict[str, Any]:
         commands = {
             "inspect": ["inspect", str(path)],
             "inspect --task": ["inspect", str(path), "--task", "L1/relu"],
+            "inspect --json": ["inspect", str(path), "--json"],
             "inspect --html": ["inspect", str(path), "--html", str(out / "report.html")],
             "export": ["export", str(path), "--out", str(out / "data")],
         }
@@ -181,14 +183,17 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--programs", type=int, default=100_000)
     parser.add_argument("--samples", type=int, default=17, help="for each correct program (six in ten are)")
+    parser.add_argument("--tasks", type=int, default=45, help="spread them over so many; 1 is the hardest to rank")
     parser.add_argument("--measure", action="store_true", help="time the commands on an archive that is there")
     chosen = parser.parse_args()
     if chosen.measure:
         sys.stdout.write(json.dumps(measure(chosen.path), indent=1) + "\n")
         return
+    if chosen.path.exists():
+        parser.error(f"{chosen.path}: expected a new file. Remove it, or give another.")
     if shutil.disk_usage(chosen.path.absolute().parent).free < 2 << 30:
         parser.error("expected 2 GB of free disk")
-    make(chosen.path, chosen.programs, chosen.samples)
+    make(chosen.path, chosen.programs, chosen.samples, chosen.tasks)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from pallas_evo import __version__
-from pallas_evo.cli import archive, bench, doctor, evaluate, evolve, serve, task_dir, tasks
+from pallas_evo.cli import archive, bench, doctor, evaluate, evolve, inspect, serve, task_dir, tasks
 from pallas_evo.errors import PallasEvoError
 
 REFUSED_BY_THE_MACHINE = {
@@ -34,6 +34,7 @@ app.command("tasks")(tasks.tasks)
 app.command("evaluate")(evaluate.evaluate)
 app.command("evolve")(evolve.evolve)
 app.command("task-dir")(task_dir.task_dir)
+app.command("inspect")(inspect.inspect)
 app.command("bench")(bench.bench)
 app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _MOST_RUNS = 20
 _MOST_ISLANDS = 40
 _MOST_ANCESTORS = 12
+_MOST_GENERATIONS = 60  # lines in a pipe
 _NARROW = 110  # columns; below, a list leaves out what its `?` marks
 ID_DIGITS = 10
 """How many digits of a program's id a list shows; `--program` takes any prefix that is one program's."""
@@ -199,10 +200,16 @@ def _progress(screen: Console, detail: TaskDetail, draw: Strokes) -> None:
         _head(screen, f"Best score so far, generation {steps[0][0]} to {steps[-1][0]}")
         _say(screen, "\n".join(curve([score for _, _, _, score in steps], width=min(60, screen.width - 14), draw=draw)))
         return
-    _head(screen, "Generations")
+    shown = list(zip(steps, best, strict=True))
+    said = "Generations"
+    if len(steps) > _MOST_GENERATIONS:  # those in which the best rose, and the last
+        shown = [one for one, before in zip(shown, [None, *best[:-1]], strict=True) if one[1] != before] + [shown[-1]]
+        shown = shown[-_MOST_GENERATIONS:]
+        said = f"Generations in which the best rose, and the last of {len(steps)}; --json lists all"
+    _head(screen, said)
+    timer = detail.view.timer
     grid = _Grid(screen, "generation", "programs", "correct", "best", "best so far")
-    for (step, evaluations, correct, score), so_far in zip(steps, best, strict=True):
-        timer = detail.view.timer
+    for (step, evaluations, correct, score), so_far in shown:
         grid.add(str(step), str(evaluations), str(correct), _score(score, timer), _score(so_far, timer))
     screen.print(grid.table)
 
