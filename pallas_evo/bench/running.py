@@ -224,8 +224,12 @@ class _Bench:
                 advance(task)
 
             with ThreadPoolExecutor(min(self.plan.judges, len(left)), thread_name_prefix="self") as pool:
-                for future in as_completed([pool.submit(measure, task) for task in left]):
-                    future.result()
+                futures = [pool.submit(measure, task) for task in left]
+                try:
+                    for future in as_completed(futures):
+                        future.result()
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)  # an interrupt: what has not begun does not begin
 
     def throughput(self) -> None:
         """A round for each number at once, then one without and one with candidates that do harm."""

@@ -36,21 +36,24 @@ def run_round(
     """
     results: list[dict[str, Any]] = [{} for _ in jobs]
     left = iter(range(len(jobs)))
-    lock = threading.Lock()
+    lock, stop = threading.Lock(), threading.Event()
     start = time.perf_counter()
 
     def client() -> None:
         while True:
             with lock:
                 index = next(left, None)
-            if index is None:
+            if index is None or stop.is_set():
                 return
             results[index] = _one(judges, jobs[index], start)
             advance(jobs[index].task)
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="client") as clients:
-        for done in [clients.submit(client) for _ in range(at_once)]:
-            done.result()
+        try:
+            for done in [clients.submit(client) for _ in range(at_once)]:
+                done.result()
+        finally:
+            stop.set()  # an interrupt: each caller ends after its present candidate
     return {"seconds": time.perf_counter() - start, "results": results}
 
 
