@@ -114,7 +114,8 @@ def _show_overview(found: Found, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(_document(found, runs=runs, tasks=tasks))
     else:
-        print_overview(console(), runs, tasks, [reader.name for reader in found.repeats])
+        sources = [reader.name for reader in found.readers]
+        print_overview(console(), sources, runs, tasks, [reader.name for reader in found.repeats])
 
 
 def _show_task(found: Found, task: str, *, as_json: bool) -> None:

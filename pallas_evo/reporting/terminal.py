@@ -17,7 +17,6 @@ _MOST_RUNS = 20
 _MOST_ISLANDS = 40
 _MOST_ANCESTORS = 12
 _MOST_GENERATIONS = 60  # lines in a pipe
-_NARROW = 110  # columns; below, a list leaves out what its `?` marks
 ID_DIGITS = 10
 """How many digits of a program's id a list shows; `--program` takes any prefix that is one program's."""
 
@@ -26,10 +25,13 @@ ID_DIGITS = 10
 
 
 def print_overview(
-    screen: Console, runs: Sequence[RunView], tasks: Sequence[TaskView], repeats: Sequence[str] = ()
+    screen: Console,
+    sources: Sequence[str],
+    runs: Sequence[RunView],
+    tasks: Sequence[TaskView],
+    repeats: Sequence[str] = (),
 ) -> None:
     """Runs, then the best programs of each task under each identity. `repeats` are sources shown by an archive."""
-    sources = sorted({run.source for run in runs} | {view.source for view in tasks})
     where = {source: str(place + 1) for place, source in enumerate(sources)}
     for source in sources:
         _say(screen, f"[{where[source]}] {source}")
@@ -66,27 +68,41 @@ def _totals(tasks: Sequence[TaskView]) -> tuple[int, int, int]:
 
 
 class _Grid:
-    """A table. Columns are named `<left` or `right`; those that a narrow screen omits, `<?left` or `?right`."""
+    """A table. Columns are named `<left` or `right`; a screen that is too narrow for all gets none of `<?left` or
+    `?right`, as far as that takes, the last first."""
 
     def __init__(self, screen: Console, *columns: str) -> None:
-        from rich.table import Table
-
-        self.table: Table = Table(box=None, padding=(0, 1), header_style="bold")
-        self._shown = [not (screen.width < _NARROW and "?" in column[:2]) for column in columns]
-        for column, shown in zip(columns, self._shown, strict=True):
-            if shown:
-                justify = "left" if column.startswith("<") else "right"
-                self.table.add_column(column.lstrip("<?"), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        self._width = screen.width
+        self._columns = columns
+        self._rows: list[list[str]] = []
 
     def add(self, *cells: str) -> None:
         """One row. Every cell is cleaned here, whatever its maker did."""
+        self._rows.append([clean(cell) for cell in cells])
+
+    def table(self) -> Table:
+        """What can be printed."""
+        from rich.cells import cell_len
+        from rich.table import Table
         from rich.text import Text
 
-        self.table.add_row(*(Text(clean(cell)) for cell, shown in zip(cells, self._shown, strict=True) if shown))
+        names = [column.lstrip("<?") for column in self._columns]
+        widths = [max(map(cell_len, column)) + 2 for column in zip(names, *self._rows, strict=True)]
+        shown = list(range(len(names)))
+        for place in reversed(range(len(names))):
+            if sum(widths[one] for one in shown) > self._width and "?" in self._columns[place][:2]:
+                shown.remove(place)
+        table = Table(box=None, padding=(0, 1), header_style="bold")
+        for place in shown:
+            left = self._columns[place].startswith("<")
+            table.add_column(names[place], justify="left" if left else "right", no_wrap=True)
+        for row in self._rows:
+            table.add_row(*(Text(row[place]) for place in shown))
+        return table
 
 
 def _runs_table(screen: Console, runs: Sequence[RunView], where: Mapping[str, str]) -> Table:
-    names = ("<?in", "<run", "<?date", "<task", "<device", "?programs", "correct", "best", "?seed", "gain")
+    names = ("<?in", "<run", "<?date", "<task", "<?device", "?programs", "correct", "best", "?seed", "gain")
     grid = _Grid(screen, *names)
     for run in runs:
         grid.add(
@@ -101,7 +117,7 @@ def _runs_table(screen: Console, runs: Sequence[RunView], where: Mapping[str, st
             _score(run.seed, run.timer),
             fixed(run.gain, 2, "x"),
         )
-    return grid.table
+    return grid.table()
 
 
 def _device(device: str | None, timer: str | None) -> str:
@@ -139,7 +155,7 @@ def _best_table(screen: Console, tasks: Sequence[TaskView], where: Mapping[str, 
                 _kind(row, view),
                 *_scores(row),
             )
-    return grid.table
+    return grid.table()
 
 
 def _kind(row: ProgramRow, view: TaskView) -> str:
@@ -172,7 +188,7 @@ def print_task(screen: Console, detail: TaskDetail) -> None:
         seed = [view.seed] if view.seed is not None and view.seed.id not in {row.id for row in view.best} else []
         for row in (*view.best, *seed):
             grid.add(clean(row.id)[:ID_DIGITS], _kind(row, view), one_line(row.name or "", 30), *_scores(row))
-        screen.print(grid.table)
+        screen.print(grid.table())
     _progress(screen, detail, draw)
     if view.rejected:
         _head(screen, "Rejected, by reason")
@@ -185,7 +201,7 @@ def print_task(screen: Console, detail: TaskDetail) -> None:
             island = NOTHING if step.step is None else str(step.step)
             best = _score(step.best, view.timer)
             grid.add(one_line(step.run, 40), island, str(step.evaluations), str(step.correct), best)
-        screen.print(grid.table)
+        screen.print(grid.table())
         if len(detail.islands) > _MOST_ISLANDS:
             _say(screen, f"{_MOST_ISLANDS} of {len(detail.islands)}; --json lists all.")
 
@@ -211,7 +227,7 @@ def _progress(screen: Console, detail: TaskDetail, draw: Strokes) -> None:
     grid = _Grid(screen, "generation", "programs", "correct", "best", "best so far")
     for (step, evaluations, correct, score), so_far in shown:
         grid.add(str(step), str(evaluations), str(correct), _score(score, timer), _score(so_far, timer))
-    screen.print(grid.table)
+    screen.print(grid.table())
 
 
 def by_step(steps: Sequence[Step]) -> list[tuple[int, int, int, float | None]]:
@@ -310,7 +326,7 @@ def _measurements(screen: Console, detail: ProgramDetail) -> None:
                 gate.get("reason") or "",
                 one_line(gate.get("message") or "", 90),
             )
-        screen.print(grid.table)
+        screen.print(grid.table())
     if filters:
         _head(screen, "Filters")
         grid = _Grid(screen, "<", "<filter", "value", "threshold", "<message")
@@ -318,7 +334,7 @@ def _measurements(screen: Console, detail: ProgramDetail) -> None:
             mark = passed if verdict["passed"] else failed
             value, threshold = number(verdict.get("value")), number(verdict.get("threshold"))
             grid.add(mark, name, value, threshold, one_line(verdict.get("message") or "", 90))
-        screen.print(grid.table)
+        screen.print(grid.table())
     _sizes(screen, measured.get("sizes") or {})
     for size_name, slots in detail.samples_us.items():
         for slot, samples in slots.items():
@@ -330,7 +346,7 @@ def _measurements(screen: Console, detail: ProgramDetail) -> None:
         for sm, made in compiled.items():
             figures = (str(made[name]) for name in ("registers", "spill_bytes", "shared_bytes"))
             grid.add(sm, *figures, f"{made['occupancy']:.0%}", fixed(made.get("seconds")))
-        screen.print(grid.table)
+        screen.print(grid.table())
     if detail.verifications:
         _head(screen, "Verified")
         for one in detail.verifications:
@@ -357,7 +373,7 @@ def _sizes(screen: Console, sizes: Mapping[str, Mapping[str, Any]]) -> None:
             fixed(size.get("floor_us")),
             fixed(size.get("roofline_percent"), 1, "%"),
         )
-    screen.print(grid.table)
+    screen.print(grid.table())
 
 
 def _plain(value: Any) -> str:

@@ -90,7 +90,7 @@ def printed(show: Any, *arguments: Any, terminal: bool = False, width: int = 160
     return raw.getvalue().decode(encoding)
 
 
-SHOWN = [(print_overview, [RUN], [VIEW]), (print_task, TASK), (print_program, PROGRAM)]
+SHOWN = [(print_overview, [RUN.source], [RUN], [VIEW]), (print_task, TASK), (print_program, PROGRAM)]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -115,17 +115,21 @@ def test_a_pipe_gets_no_colours_and_a_poor_screen_no_boxes(shown):
 
 
 def test_a_narrow_terminal_leaves_out_columns_and_cuts_no_number():
-    text = COLOURS.sub("", printed(print_overview, [RUN], [VIEW], terminal=True, width=80))
+    text = COLOURS.sub("", printed(print_overview, [RUN.source], [RUN], [VIEW], terminal=True, width=80))
     assert all(len(line.rstrip()) <= 80 for line in text.splitlines() if "archive" not in line)
     for said in ("L1/relu", "1.25", "2.50x", "8.00", "10.00", "62.5%"):
         assert said in text
-    wide = printed(print_overview, [RUN], [VIEW])
+    assert "filters" not in text
+    wide = printed(print_overview, [RUN.source], [RUN], [VIEW])
     assert "2026-01-01" in wide
-    assert "2026-01-01" not in text
+    assert "filters" in wide
 
 
 def test_an_overview_says_all_that_was_asked_for():
-    text = printed(print_overview, [RUN], [VIEW, replace(VIEW, task="L1/tanh", best=())], ["runs/mine/programs.sqlite"])
+    views = [VIEW, replace(VIEW, task="L1/tanh", best=())]
+    sources = [RUN.source, "runs/new/archive.sqlite"]
+    text = printed(print_overview, sources, [RUN], views, ["runs/mine/programs.sqlite"])
+    assert "[2] runs/new/archive.sqlite" in text
     for said in (
         "2026-01-01",
         "mine (failed)",
@@ -146,7 +150,7 @@ def test_untimed_is_never_a_speed():
     detail = TaskDetail(view=view, generations=steps, islands=steps)
     for terminal in (False, True):
         for text in (
-            printed(print_overview, [run], [view], terminal=terminal),
+            printed(print_overview, [run.source], [run], [view], terminal=terminal),
             printed(print_task, detail, terminal=terminal),
             printed(print_program, replace(PROGRAM, row=row, lineage=(row,)), terminal=terminal),
         ):
