@@ -267,7 +267,7 @@ def roofline(peaks: Peaks, points: Sequence[Attained], *, title: str) -> Markup:
     def place(gflop_s: float) -> float:
         return base - y.at(gflop_s) * (base - _TOP)
 
-    body = _frame(height, x, y, "arithmetic intensity, FLOP per byte that must be read", down=7)
+    body = _frame(height, x, y, "intensity, FLOP per byte that must be read", down=7)
     start = max(x.low, y.low / peaks.bandwidth_gb_s)
     body.append(_line(x.at(start), place(start * peaks.bandwidth_gb_s), x.at(ridge), place(top), "roof"))
     body.append(_line(x.at(ridge), place(top), 1, place(top), "roof"))
