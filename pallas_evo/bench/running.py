@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pallas_evo import __version__
 from pallas_evo.bench import throughput
 from pallas_evo.bench.judges import Judges, open_judges
 from pallas_evo.bench.record import Record
@@ -80,7 +81,7 @@ class Plan:
         parts: names of PARTS, in any order.
         at_once: how many candidates are judged at once, one round of throughput each.
         candidates: of one round.
-        judges: of the suite and of the self-ratios.
+        judges: in the pool; a round of throughput has at least as many as it judges at once.
     """
 
     tasks: Sequence[str]
@@ -126,6 +127,7 @@ def _begin(plan: Plan, record: Record) -> None:
 
     here = {
         **environment(),
+        "pallas_evo": __version__,  # also where it is not installed
         "driver": driver_version() if plan.target == "cuda" else None,
         "cores": len(os.sched_getaffinity(0)),
     }
@@ -238,7 +240,8 @@ class _Bench:
             if f"{at_once}" in self.record.rows("throughput"):
                 continue
             found = self._round(f"{at_once} at once", number, at_once, plan.candidates)
-            self.record.put_row("throughput", f"{at_once}", {**throughput.summary(found), "results": found["results"]})
+            row = {"judges": self._judges(at_once), **throughput.summary(found), "results": found["results"]}
+            self.record.put_row("throughput", f"{at_once}", row)
         if plan.target != "cuda" or self.record.part("throughput").get("harm"):
             return
         at_once = max([one for one in plan.at_once if one <= HARM_AT_ONCE], default=min(plan.at_once))
@@ -248,17 +251,21 @@ class _Bench:
         found = {"at_once": at_once, **throughput.cost_of_harm(without, among), "results": among["results"]}
         self.record.put("throughput", {"harm": found})
 
+    def _judges(self, at_once: int) -> int:
+        """The same pool for all rounds, as a service would keep it: more judges than callers have spares up in time."""
+        return max(at_once, self.plan.judges)
+
     def _round(self, name: str, number: int, at_once: int, count: int, *, harm: bool = False) -> dict[str, Any]:
         jobs = [Job(task=task, source=source) for task, source in round_of(self.plan.tasks, count, number, name)]
-        warm = round_of(self.plan.tasks, at_once, number, f"{name}, to warm up")
+        warm = round_of(self.plan.tasks, self._judges(at_once), number, f"{name}, to warm up")
         if harm:
             jobs = throughput.with_harm(jobs, name)
         with (
             self.progress(name, len(jobs)) as advance,
-            self.instruments.judges(self.plan.config, self.plan.target, at_once) as pool,
+            self.instruments.judges(self.plan.config, self.plan.target, self._judges(at_once)) as pool,
         ):
             pool.wait_ready()
-            throughput.run_round(pool, [Job(task=task, source=source) for task, source in warm], at_once)
+            throughput.run_round(pool, [Job(task=task, source=source) for task, source in warm], len(warm))
             return throughput.run_round(pool, jobs, at_once, advance)
 
 

@@ -197,6 +197,7 @@ def throughput_section(record: Mapping[str, Any]) -> str:
     rows = [
         (
             at_once,
+            str(one["judges"]),
             f"{one['judged']} ({one['distinct']} distinct)",
             str(one["accepted"]),
             f"{one['per_minute']:.0f}",
@@ -206,7 +207,7 @@ def throughput_section(record: Mapping[str, Any]) -> str:
         )
         for at_once, one in _rounds(record)
     ]
-    heads = ("at once", "judged", "accepted", "a minute", "p50", "p95", "GPU alone, median")
+    heads = ("at once", "judges", "judged", "accepted", "a minute", "p50", "p95", "GPU alone, median")
     text = _section(
         "Throughput and latency", rows, heads, "Every source is another, every candidate has fresh processes."
     )

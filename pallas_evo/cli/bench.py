@@ -28,7 +28,7 @@ def bench(
     ] = "1,2,4,8",
     candidates: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates of a round of throughput.")] = 45,
     judges: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At once in the suite. Default: by cores.")
+        int | None, typer.Option(metavar="N", min=1, help="In the pool. Default: half the cores, at most 8.")
     ] = None,
     target: Annotated[Target, typer.Option(help="cpu: suite and throughput in the executor, untimed.")] = Target.auto,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="YAML for the evaluations.")] = None,
