@@ -54,10 +54,11 @@ def serve(
     settings = load_config(Path(config) if config else None, overrides or ())
     count = None if judges == "auto" else _count(judges)
     began = time.perf_counter()
-    pool = Pool(settings, target.value, judges=count, say=log)
+    claim = location.Claim(path)
     try:
-        server = Server(pool, path, say=log)
+        pool = Pool(settings, target.value, judges=count, say=log)
         try:
+            server = Server(pool, claim, say=log)
             pool.wait_ready()
             ready = {
                 "socket": str(path),
@@ -74,9 +75,9 @@ def serve(
             server.serve()
             log("ending")
         finally:
-            server.close()
+            pool.close()
     finally:
-        pool.close()
+        claim.release()
 
 
 def lines(found: dict[str, Any]) -> list[str]:

@@ -36,17 +36,17 @@ class Server:
 
     Args:
         pool: the judges; whoever made it closes it.
-        path: the socket's path.
+        where: the socket's path, or one that is claimed already; the server releases it.
         say: takes a line for each connection's end.
 
     Raises:
         UsageError: a server lives at the path, or it cannot be used.
     """
 
-    def __init__(self, pool: Judges, path: Path, *, say: Callable[[str], None] | None = None) -> None:
-        self.pool, self.path = pool, path.absolute()
+    def __init__(self, pool: Judges, where: Path | location.Claim, *, say: Callable[[str], None] | None = None) -> None:
         self.say = say or (lambda line: None)
-        self._claim = location.Claim(self.path)
+        self._claim = where if isinstance(where, location.Claim) else location.Claim(where)
+        self.pool, self.path = pool, self._claim.path
         try:
             self._listener = self._claim.listen()
         except BaseException:
