@@ -21,6 +21,7 @@ from pallas_evo.errors import PallasEvoError
 T = TypeVar("T")
 
 _NON_FINITE = "__float__"  # JSON has no NaN and no infinity, but a rejected candidate's errors may be either
+_NESTED = (dict, list)
 
 
 def plain(value: Any, where: str = "value") -> Any:
@@ -52,11 +53,11 @@ def plain(value: Any, where: str = "value") -> Any:
 def restore(value: Any) -> Any:
     """Undo `plain` on what JSON holds (dataclasses stay dictionaries, tuples lists)."""
     if isinstance(value, dict):
-        if value.keys() == {_NON_FINITE}:
+        if len(value) == 1 and _NON_FINITE in value:
             return float(value[_NON_FINITE])
-        return {key: restore(item) for key, item in value.items()}
+        return {key: restore(item) if isinstance(item, _NESTED) else item for key, item in value.items()}
     if isinstance(value, list):
-        return [restore(item) for item in value]
+        return [restore(item) if isinstance(item, _NESTED) else item for item in value]
     return value
 
 
