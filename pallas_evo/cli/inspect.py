@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_UNREADABLE = (PallasEvoError, ValueError, TypeError, LookupError, AttributeError)
+"""What reading a source raises whose rows are damaged: what should be JSON or a date is none, a column is gone."""
 _OVERVIEW_BEST = 3
 _TASK_BEST = 10
 
@@ -72,7 +74,7 @@ def _read(found: Found, wanted: Callable[[Reader], T]) -> list[T]:
             said.append(wanted(reader))
         except PallasEvoError as error:
             problem: PallasEvoError = error
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except _UNREADABLE as error:
             problem = ArchiveError(
                 f"{reader.name}: expected rows of an archive or a run, came some that cannot be read "
                 f"({type(error).__name__}: {error}). It was left as it was; make it anew or give another."
@@ -140,18 +142,22 @@ def _show_program(found: Found, prefix: str, task: str | None, *, as_json: bool)
     from pallas_evo.cli.rendering import console
     from pallas_evo.reporting.terminal import print_program
 
-    detail = _with_original(_program([*found.readers, *found.repeats], prefix.strip(), task))
+    detail = _with_original(_program(found, prefix.strip(), task))
     if as_json:
         sys.stdout.write(_document(found, program=detail))
     else:
         print_program(console(), detail)
 
 
-def _program(readers: Sequence[Reader], prefix: str, task: str | None) -> ProgramDetail:
+def _program(found: Found, prefix: str, task: str | None) -> ProgramDetail:
     """The one program, wherever it lies; the first that has it where several do."""
+    from pallas_evo.cli.sources import Found
+
     if not prefix:
         raise UsageError("--program: expected the first digits of a program's id, came nothing.")
-    places = [(reader, *key) for reader in readers for key in reader.find(prefix, task)]
+    everywhere = Found(readers=[*found.readers, *found.repeats], problems=found.problems)
+    said = _read(everywhere, lambda reader: [(reader, *key) for key in reader.find(prefix, task)])
+    places = [place for mine in said for place in mine]
     if not places:
         where = f" of {task}" if task else ""
         raise UsageError(
@@ -165,7 +171,7 @@ def _program(readers: Sequence[Reader], prefix: str, task: str | None) -> Progra
             f"--program: {prefix!r} begins more than one program: {some}{more}. Give more digits, or --task."
         )
     reader, of, id = places[0]
-    return reader.program(of, id)
+    return _read(Found(readers=[reader]), lambda reader: reader.program(of, id))[0]
 
 
 def _with_original(detail: ProgramDetail) -> ProgramDetail:
@@ -196,7 +202,12 @@ def _write(found: Found, html: Path | None, plots: Path | None) -> None:
     from pallas_evo.cli.facts import facts
     from pallas_evo.reporting.report import read_report, write_html
 
-    report = read_report(found.readers, facts(), problems=found.problems)
+    known = facts()
+    try:
+        report = read_report(found.readers, known, problems=found.problems)
+    except _UNREADABLE:  # each by itself, so that the one that cannot be read is named and left out
+        _read(found, lambda reader: read_report([reader], known))
+        report = read_report(found.readers, known, problems=found.problems)
     if html is not None:
         write_html(report, html)
         sys.stderr.write(f"{html}: written\n")

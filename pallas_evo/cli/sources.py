@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -22,6 +23,7 @@ from pallas_evo.reporting.views import Reader
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+_GENERATION = re.compile(r"gen_\d+|best")
 _BESIDE = ("-wal", "-journal")
 _TRIES = 5
 
@@ -111,9 +113,11 @@ def databases(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
 
     for top, folders, files in os.walk(folder, onerror=refused):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
-        for name in sorted(files):
-            if name.endswith(_SUFFIXES) and not name.startswith("."):
-                yield Path(top) / name
+        found = [name for name in sorted(files) if name.endswith(_SUFFIXES) and not name.startswith(".")]
+        if found:  # a run's generations are thousands of folders, and hold what candidates may have left there
+            folders[:] = [name for name in folders if not _GENERATION.fullmatch(name)]
+        for name in found:
+            yield Path(top) / name
 
 
 def _reader(path: Path, stack: ExitStack, *, wanted: bool) -> Reader | None:

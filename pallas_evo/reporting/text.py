@@ -9,9 +9,11 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any
 
-# Control characters but newline and tab (a terminal obeys them), marks that turn the direction of text (they hide what
-# a line of code does), and halves of characters, which cannot be printed at all.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters but newline and tab (a terminal obeys them), marks that turn the direction of text and characters
+# without width (they hide what a line of code does), and halves of characters, which cannot be printed at all.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 
 NOTHING = "-"
 """What stands where nothing was measured."""

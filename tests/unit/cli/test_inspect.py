@@ -351,12 +351,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(kind, said, tmp_path
     bad = tmp_path / "bad.sqlite"
     broken(bad, kind)
     before = state(tmp_path)
-    assert main(["inspect", str(bad)]) in (2, 3)
-    out, err = capsys.readouterr()
-    assert said in err
-    assert "bad.sqlite" in err
-    assert "Internal error" not in err
-    assert "Traceback" not in err
+    for words in ([], ["--task", "L1/relu"], ["--program", sha256_of_text(SEED)]):
+        assert main(["inspect", str(bad), *words]) in (2, 3)
+        out, err = capsys.readouterr()
+        assert said in err
+        assert "bad.sqlite" in err
+        assert "Internal error" not in err
+        assert "Traceback" not in err
     make_archive(tmp_path / "good.sqlite")
     assert main(["inspect", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
@@ -376,6 +377,20 @@ def test_damage_that_shows_late_is_named_too(tmp_path, capsys, monkeypatch):
         out, err = capsys.readouterr()
         assert "bad.sqlite" in err
         assert "1.25" in out
+
+
+def test_a_page_is_made_of_what_can_be_read(tmp_path, capsys):
+    pytest.importorskip("jinja2")
+    broken(tmp_path / "bad.sqlite", "no json")
+    assert main(["inspect", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 2
+    assert not (tmp_path / "page.html").exists()
+    make_archive(tmp_path / "good.sqlite")
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 0
+    assert "bad.sqlite" in capsys.readouterr().err
+    page = (tmp_path / "page.html").read_text()
+    assert "good.sqlite" in page
+    assert "bad.sqlite" in page  # among what was left out
 
 
 @pytest.mark.parametrize(
@@ -417,6 +432,7 @@ def test_databases_of_others_are_passed_over(tmp_path, capsys):
         connection.execute("CREATE TABLE prompts (x)")
     small_run(tmp_path)
     make_archive(tmp_path / ".hidden" / "archive.sqlite")
+    make_archive(tmp_path / "gen_3" / "results" / "archive.sqlite")  # a candidate's
     found = inspect(capsys, tmp_path)
     assert (len(found["sources"]), found["problems"]) == (1, [])
 
