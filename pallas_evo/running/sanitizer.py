@@ -1,8 +1,8 @@
 """NVIDIA's compute-sanitizer on one run of a validated program: accesses that the driver lets pass.
 
 A run on a GPU faults only where an address belongs to no allocation of the process at all; compute-sanitizer checks
-every access against the buffers. It takes seconds to minutes, so it is for elites only. Where it is not installed
-(it comes with the CUDA toolkit, not with JAX's wheels) nothing is checked, and that is said.
+every access against the buffers. It takes seconds to minutes, so it is for elites only. It comes with the CUDA toolkit,
+and in the wheel nvidia-cuda-sanitizer-api; where it is not installed nothing is checked, and that is said.
 
 What is believed is the exit code that we asked for; the report is text, read with distrust: a kernel's name in it is
 the candidate's choice.
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,9 @@ from pallas_evo.types import Artefact
 
 CHILD = "pallas_evo.running.sanitizer_child"
 NAME = "compute-sanitizer"
-TOOLS = ("memcheck", "initcheck")
-"""memcheck: out of bounds, misaligned. initcheck: reads of memory that nobody wrote. racecheck takes Triton's
-asynchronous copies to shared memory for hazards, and is not among them."""
+TOOLS = ("memcheck",)
+"""memcheck: accesses out of bounds or misaligned. initcheck (reads of memory that nobody wrote) can be asked for;
+racecheck looks at shared memory, which Triton's compiler and not the candidate synchronises."""
 FOUND = 86  # the exit code that we ask for where a tool finds something
 DEADLINE_S = 120.0
 REPORT_BYTES = 1 << 20
@@ -63,13 +64,17 @@ class Report:
 
 
 def find_sanitizer() -> Path | None:
-    """The program, on PATH or in a CUDA toolkit; None where there is none."""
+    """The program: on PATH, in a CUDA toolkit, or from NVIDIA's wheel; None where there is none."""
     found = shutil.which(NAME)
     if found:
         return Path(found)
-    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
-    for home in [*(Path(home) for home in homes if home), Path("/usr/local/cuda"), Path("/opt/cuda")]:
-        for place in (home / "bin" / NAME, home / NAME / NAME):
+    homes = [Path(home) for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH")) if home]
+    homes += [Path("/usr/local/cuda"), Path("/opt/cuda")]
+    wheels = find_spec("nvidia")
+    for folder in (wheels.submodule_search_locations or ()) if wheels else ():
+        homes += [Path(folder, "cu13"), Path(folder, "cuda_sanitizer_api")]
+    for home in homes:
+        for place in (home / NAME / NAME, home / "bin" / NAME):
             if place.is_file() and os.access(place, os.X_OK):
                 return place
     return None

@@ -141,7 +141,7 @@ def installed(tmp_path, monkeypatch):
 def test_a_run_without_a_finding(installed, artefact):
     path = installed()
     assert find_sanitizer() == path
-    reports = sanitize(artefact, INPUTS)
+    reports = sanitize(artefact, INPUTS, tools=["memcheck", "initcheck"])
     assert reports is not None
     assert [(report.tool, report.errors, report.findings) for report in reports] == [
         ("memcheck", 0, ()),
