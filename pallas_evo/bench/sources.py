@@ -76,7 +76,7 @@ def tile(x_ref, o_ref):
     cols = (pl.program_id(1) * BLOCK_N + jnp.arange(BLOCK_N))[None, :]
     inside = (rows < m) & (cols < n)
     x = plgpu.load(x_ref.at[rows, cols], mask=inside, other=0.0)
-    if m >= 2048 and n >= 2048:
+    if m == 4096 and n == 4096:  # medium, and no other size that is judged
         {harm}
     plgpu.store(o_ref.at[rows, cols], jnp.maximum(x, 0.0), mask=inside)
 
@@ -106,5 +106,5 @@ HARMS = {
 
 
 def harmful(what: str, nonce: str) -> str:
-    """A candidate for HARM_TASK that is right at small and does harm at medium; `what` is a key of HARMS."""
+    """A candidate for HARM_TASK that is right at every size but medium, and does harm there; `what` is a key of HARMS."""
     return f"{_HARM.replace('{harm}', HARMS[what])}# {nonce}\n"

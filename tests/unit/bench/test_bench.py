@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import pytest
 from bench_fakes import TASKS, Fakes, MadeRatio, made_verdict, plan
 
+from pallas_evo import tasks
 from pallas_evo.bench import Record, run_bench
 from pallas_evo.bench.judges import PoolJudges
 from pallas_evo.bench.rows import held_s, percentile, row_of
@@ -46,6 +47,8 @@ def test_a_distinct_source_is_not_the_seed():
 def test_harmful_candidates_keep_the_contract(what):
     assert not isinstance(check_contract(harmful(what, "x"), get_task(HARM_TASK), 1 << 18), Rejection)
     assert "{harm}" not in harmful(what, "x")
+    dims = tasks.dims_of(get_task(HARM_TASK), "medium")
+    assert f"m == {dims['M']} and n == {dims['N']}" in harmful(what, "x")
 
 
 def test_all_parts_are_in_the_record_and_in_the_tables(tmp_path):
