@@ -106,5 +106,5 @@ HARMS = {
 
 
 def harmful(what: str, nonce: str) -> str:
-    """A candidate for HARM_TASK that is right at every size but medium, and does harm there; `what` is a key of HARMS."""
+    """A candidate for HARM_TASK that does harm at medium and is right elsewhere; `what` is a key of HARMS."""
     return f"{_HARM.replace('{harm}', HARMS[what])}# {nonce}\n"

@@ -209,6 +209,16 @@ def test_several_files_are_judged_stored_and_printed(tmp_path, capsys):
         assert store.summary().programs == 2
 
 
+def test_an_elite_is_judged_twice_and_a_refused_candidate_once(tmp_path, capsys):
+    bad = tmp_path / "bad.py"
+    bad.write_text("def kernel(x):\n    return x\n")
+    options = ["--task", "L1/relu", "--archive", str(tmp_path / "a.sqlite"), "--json", "--elite", "--target", "cpu"]
+    assert main(["evaluate", str(RELU), str(bad), *options, *QUICK, "--service", "off"]) == 1
+    good, refused = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert good["environment"]["elite"] == {"scores": [1.0, 1.0], "sanitizer": None, "sanitizer_failed": None}
+    assert "elite" not in refused["environment"]
+
+
 def test_the_verdict_is_in_the_archive_before_it_is_printed(tmp_path, monkeypatch):
     from pallas_evo.cli import rendering
     from pallas_evo.evaluation import Evaluator
