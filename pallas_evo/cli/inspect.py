@@ -140,7 +140,7 @@ def _show_task(found: Found, task: str, *, as_json: bool) -> None:
 
 def _show_program(found: Found, prefix: str, task: str | None, *, as_json: bool) -> None:
     from pallas_evo.cli.rendering import console
-    from pallas_evo.reporting.terminal import print_program
+    from pallas_evo.reporting.terminal_program import print_program
 
     detail = _with_original(_program(found, prefix.strip(), task))
     if as_json:

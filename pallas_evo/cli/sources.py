@@ -23,7 +23,7 @@ from pallas_evo.reporting.views import Reader
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
-_GENERATION = re.compile(r"gen_\d+|best")
+_GENERATION = re.compile(r"gen_\d+")
 _BESIDE = ("-wal", "-journal")
 _TRIES = 5
 
@@ -114,8 +114,9 @@ def databases(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
     for top, folders, files in os.walk(folder, onerror=refused):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
         found = [name for name in sorted(files) if name.endswith(_SUFFIXES) and not name.startswith(".")]
-        if found:  # a run's generations are thousands of folders, and hold what candidates may have left there
-            folders[:] = [name for name in folders if not _GENERATION.fullmatch(name)]
+        if found and any(map(_GENERATION.fullmatch, folders)):
+            # A run's generations are thousands of folders, and hold what candidates may have left there.
+            folders[:] = [name for name in folders if name != "best" and not _GENERATION.fullmatch(name)]
         for name in found:
             yield Path(top) / name
 

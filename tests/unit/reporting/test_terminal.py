@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from pallas_evo.reporting.charts import PLAIN, bars, curve, histogram, running_best, strokes
-from pallas_evo.reporting.terminal import by_step, print_overview, print_program, print_task
+from pallas_evo.reporting.terminal import by_step, print_overview, print_task
+from pallas_evo.reporting.terminal_program import print_program
 from pallas_evo.reporting.text import clean, jsonable, one_line
 from pallas_evo.reporting.views import ProgramDetail, ProgramRow, RunView, Step, TaskDetail, TaskView
 
@@ -20,7 +21,7 @@ HOSTILE = "[bold red]x[/] \x1b[2J\x1b]0;owned\x07\x9b31m\r\b\u202eevil\u2066 :sm
 OURS = {
     "passed", "value", "threshold", "message", "name", "reason", "seconds", "shape", "normwise_error", "bound",
     "median_us", "registers", "spill_bytes", "shared_bytes", "occupancy", "gates", "filters", "sizes", "compiled",
-    "environment", "text_feedback", "fix", "rung",
+    "environment", "text_feedback", "fix", "rung", "details",
 }  # fmt: skip
 """Keys that we write; every other key is a name that somebody chose."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -64,20 +65,22 @@ GATES = [
     {"name": "output_std", "passed": True, "reason": None, "message": "fine", "seconds": 0.1},
     {"name": "numerics", "passed": False, "reason": "numerics", "message": "off", "seconds": 0.1},
 ]
+COMPILED = {"registers": 32, "spill_bytes": 0, "shared_bytes": 1024, "occupancy": 0.5, "seconds": 0.3}
 PROGRAM = ProgramDetail(
     source="runs/archive.sqlite", row=ROW, code="BLOCK_M = 64\n", diff="-BLOCK_M = 32\n+BLOCK_M = 64\n",
     lineage=(REFUSED, ORIGINAL), lineage_code={ORIGINAL.id: "BLOCK_M = 4096\n"},
     measured={
         "gates": GATES, "filters": ROW.filters, "text_feedback": "Use wider blocks.",
         "sizes": {"medium": {"shape": [[4096, 4096]], "normwise_error": 1e-7, "bound": 2e-6, "median_us": 8.0}},
-        "compiled": {
-            "sm_80": {"registers": 32, "spill_bytes": 0, "shared_bytes": 1024, "occupancy": 0.5, "seconds": 0.3}
-        },
+        "compiled": {"sm_80": COMPILED},
         "environment": {"jax": "0.10.2", "clocks": {"sm": "1980 MHz"}},
     },
     samples_us={"medium": {"candidate": [7.9, 8.0, 8.3], "xla": [10.0, 10.1]}},
     findings=({"reason": "block_too_large", "message": "16,777,216 elements", "fix": "tiles"},),
-    verifications=({"rung": "small", "passed": True, "message": "ok"},),
+    verifications=(
+        {"rung": "judge", "passed": True, "message": "ok"},
+        {"rung": "ptx", "passed": True, "message": "", "details": {"sizes": {"large": {"sm_90": COMPILED}}}},
+    ),
 )  # fmt: skip
 
 
@@ -180,7 +183,8 @@ def test_a_program_says_all_that_was_asked_for():
         "medium, candidate: 3 samples", "medium, xla: 2 samples", "1024", "50%", "clocks: sm 1980 MHz",
     ):  # fmt: skip
         assert said in text
-    assert re.search(r"✗ +numerics", text)
+    assert re.search(r"✗ +numerics +0\.100 +1e-07 +2e-06", text)
+    assert re.search(r"sm_90 +large +32 +0 +1024 +50%", text)
     assert re.search(r"✓ +output_std +0\.100 +0\.1 +0\.02", text)
 
 
