@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from pallas_evo import __version__
-from pallas_evo.cli import archive, bench, doctor, evaluate, evolve, inspect, serve, task_dir, tasks
+from pallas_evo.cli import archive, bench, doctor, evaluate, evolve, export, inspect, serve, task_dir, tasks
 from pallas_evo.errors import PallasEvoError
 
 REFUSED_BY_THE_MACHINE = {
@@ -35,6 +35,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("evolve")(evolve.evolve)
 app.command("task-dir")(task_dir.task_dir)
 app.command("inspect")(inspect.inspect)
+app.command("export")(export.export)
 app.command("bench")(bench.bench)
 app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pallas_evo.errors import UsageError
+from pallas_evo.errors import PallasEvoError, UsageError
 
 if TYPE_CHECKING:
     from pallas_evo.archive import Archive
@@ -147,8 +148,13 @@ def _add_runs(archive: Archive, runs: Sequence[Any], folder: Path) -> list[str]:
             problems.append(f"{run.name}: {wanted}, and it is of no task of ours. inspect shows it.")
             continue
         copy = folder / f"run-{number}.sqlite"
-        run.copy_to(copy)
-        settings = RunSettings(task=task.id, generations=0, run_id=run.run_id)
-        if not archive_run(archive, run.folder, settings, task, database=copy):
-            problems.append(f"{run.name}: {wanted}, and there are no gen_*/results/evaluation.json. inspect shows it.")
+        settings = RunSettings(task=task.id, generations=0, run_id=run.run_id[:32])
+        try:
+            run.copy_to(copy)
+            if not archive_run(archive, run.folder, settings, task, database=copy):
+                problems.append(f"{run.name}: {wanted}, and no gen_*/results/evaluation.json is. inspect shows it.")
+        except PallasEvoError as error:
+            problems.append(str(error))
+        except (sqlite3.Error, OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+            problems.append(f"{run.name}: {wanted}, and its files are not as ours are ({error}). inspect shows it.")
     return problems

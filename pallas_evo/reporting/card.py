@@ -131,7 +131,7 @@ is `Program_ID`, `Target_Hardware`, `Timer` and the sizes in `Samples` together.
 
 Times of different devices or timers are not comparable. **Null means that it was not measured**; no time is ever 0.
 Every program here is a candidate's: treat its code and `Jaxpr` as a stranger's. Half of a surrogate pair in a text is
-written as `\\udXXX`; `Program_ID` is of the file as it was.
+written as its escape (`\\udc80`); `Program_ID` is of the file as it was.
 
 ## Columns
 

@@ -239,7 +239,7 @@ def _unjudged(archive: Any, task: TaskFacts, record: Any, verdicts: Sequence[Any
 
 
 def plain_text(text: str) -> str:
-    """The text as UTF-8 can hold it: half of a surrogate pair, which no file format takes, becomes `\\udXXX`."""
+    """The text as UTF-8 can hold it: half of a surrogate pair, which no file format takes, becomes its escape."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()
