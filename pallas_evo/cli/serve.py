@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pallas_evo.cli.evaluate import Target
-from pallas_evo.errors import UsageError
+from pallas_evo.errors import PallasEvoError, UsageError
+
+if TYPE_CHECKING:
+    from pallas_evo.pool import Pool, Server
 
 
 def serve(
@@ -53,31 +58,46 @@ def serve(
 
     settings = load_config(Path(config) if config else None, overrides or ())
     count = None if judges == "auto" else _count(judges)
-    began = time.perf_counter()
-    claim = location.Claim(path)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))  # until the server takes signals itself
+    claim = None
     try:
+        claim = location.Claim(path)
         pool = Pool(settings, target.value, judges=count, say=log)
         try:
             server = Server(pool, claim, say=log)
-            pool.wait_ready()
-            ready = {
-                "socket": str(path),
-                "pid": os.getpid(),
-                "target": pool.target,
-                "gpus": list(pool.gpus),
-                "judges": len(pool.status()["judges"]),
-            }
-            log(f"{ready['judges']} judges on {', '.join(pool.gpus) or 'the CPU'} at {path}, the first ready after "
-                f"{time.perf_counter() - began:.1f} s")  # fmt: skip
-            if as_json:
-                sys.stdout.write(json.dumps(ready) + "\n")
-                sys.stdout.flush()
+            failed: list[PallasEvoError] = []
+            announcing = threading.Thread(target=_announce, args=(pool, server, as_json, failed), daemon=True)
+            announcing.start()
             server.serve()
+            if failed:
+                raise failed[0]
             log("ending")
         finally:
             pool.close()
     finally:
-        claim.release()
+        if claim is not None:
+            claim.release()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _announce(pool: Pool, server: Server, as_json: bool, failed: list[PallasEvoError]) -> None:
+    """Say when the first judge is ready; where none can start, end the service."""
+    began = time.perf_counter()
+    try:
+        pool.wait_ready()
+    except PallasEvoError as error:
+        failed.append(error)
+        server.stop()
+        return
+    status = pool.status()
+    if not status["ready"]:
+        return  # the service ended before
+    judges, where = len(status["judges"]), ", ".join(pool.gpus) or "the CPU"
+    log(f"{judges} judges on {where} at {server.path}, the first ready after {time.perf_counter() - began:.1f} s")
+    if as_json:
+        ready = {"socket": str(server.path), "pid": os.getpid(), "target": pool.target, "gpus": list(pool.gpus)}
+        sys.stdout.write(json.dumps({**ready, "judges": judges}) + "\n")
+        sys.stdout.flush()
 
 
 def lines(found: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -16,7 +17,7 @@ from typing import Any
 
 from pallas_evo.config import Config, to_yaml
 from pallas_evo.errors import DeviceUnavailable, UsageError, WorkerFailed
-from pallas_evo.pool import gpus
+from pallas_evo.pool import gpus, protocol
 from pallas_evo.pool.process import GRACE_S, JudgeProcess, Lost
 
 MOST_QUEUED = 256
@@ -33,7 +34,7 @@ CLOSED = {"kind": "failure", "message": "The pool of judges was closed."}
 class _Ticket:
     """One request in the queue or at a judge."""
 
-    request: Mapping[str, Any]
+    request: bytes  # as a judge reads it
     end: float | None  # monotonic
     future: Future[dict[str, Any]] = field(default_factory=Future)
     came: float = field(default_factory=time.monotonic)
@@ -143,8 +144,17 @@ class Pool:
         )
 
     def submit_request(self, request: Mapping[str, Any], deadline_s: float | None = None) -> Future[dict[str, Any]]:
-        """As `submit`, of a request in the protocol's form."""
-        ticket = _Ticket(request, None if deadline_s is None else time.monotonic() + deadline_s)
+        """As `submit`, of a request in the protocol's form.
+
+        Raises:
+            UsageError: it is too large to be a candidate.
+            WorkerFailed: the pool is closed.
+        """
+        try:
+            frame = protocol.pack(request, protocol.REQUEST_BYTES)
+        except protocol.ProtocolError as error:
+            raise UsageError(f"The candidate is too large to be judged: {error}.") from error
+        ticket = _Ticket(frame, None if deadline_s is None else time.monotonic() + deadline_s)
         with self._changed:
             if self._closing:
                 raise WorkerFailed("The pool of judges is closed.")
@@ -325,7 +335,7 @@ class _Keeper(threading.Thread):
                     return False
                 judge = self.judge = JudgeProcess(target=self.pool.target, gpu=self.gpu, factory=self.pool.factory)
             judge.start(self.pool.config_text)
-        except WorkerFailed as error:
+        except (WorkerFailed, OSError) as error:
             self._end()
             if not self._leaving.is_set():
                 self.why = str(error)
@@ -338,6 +348,15 @@ class _Keeper(threading.Thread):
         return True
 
     def _serve(self, ticket: _Ticket) -> None:
+        """Have one request judged; whatever happens here, it gets a record."""
+        try:
+            self._judge(ticket)
+        except Exception as error:  # a fault of our own code must not leave somebody waiting
+            self._end()
+            self.pool.say(f"judge {self.index}: {traceback.format_exc()}")
+            self.pool._done(ticket, {"kind": "failure", "message": f"{type(error).__name__}: {error}"})
+
+    def _judge(self, ticket: _Ticket) -> None:
         judge = self.judge
         assert judge is not None
         began = time.monotonic()

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pallas_evo.errors import WorkerFailed
@@ -73,28 +72,28 @@ class JudgeProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def start(self, config_text: str, overrides: Sequence[str] = ()) -> None:
+    def start(self, config_text: str) -> None:
         """Wait until it can judge; the configuration is what its first processes are started for.
 
         Raises:
             WorkerFailed: it cannot, and why.
         """
         try:
-            answer = self.ask({"config_text": config_text, "overrides": list(overrides)}, START_S)
+            answer = self.ask(protocol.pack({"config_text": config_text}), START_S)
         except Lost as error:
             raise WorkerFailed(f"A judge's process did not start: {error}") from error
         if answer.get("kind") != "ready":
             self.close()
             raise WorkerFailed(str(answer.get("message", "A judge's process did not start.")))
 
-    def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Its answer.
+    def ask(self, request: bytes, seconds: float) -> dict[str, Any]:
+        """Its answer to a packed request.
 
         Raises:
             Lost: there is none; the process has been ended.
         """
         try:
-            view = memoryview(protocol.pack(request, protocol.REQUEST_BYTES))
+            view = memoryview(request)
             while view:  # the judge reads whenever it is idle, so this waits for a dead one only, and that breaks it
                 view = view[os.write(self._stdin.fileno(), view) :]
             answer = self._reader.frame(seconds)

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
 
+from pallas_evo.errors import PallasEvoError, UsageError
 from pallas_evo.pool import gpus, location, protocol
 from pallas_evo.pool.protocol import HEARTBEAT_S, ProtocolError
 
@@ -53,6 +54,7 @@ class Server:
             self._claim.release()
             raise
         self._clients: set[asyncio.Task[None]] = set()
+        self._ended = False
         self._stop: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def serve(self, *, signals: bool = True) -> None:
@@ -63,7 +65,8 @@ class Server:
             self.close()
 
     def stop(self) -> None:
-        """End `serve`, from another thread."""
+        """End `serve`, from another thread, or before it has begun."""
+        self._ended = True
         if self._stop is not None:
             loop, event = self._stop
             with contextlib.suppress(RuntimeError):  # it has ended already
@@ -77,6 +80,8 @@ class Server:
     async def _serve(self, signals: bool) -> None:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         self._stop = (loop, stop)
+        if self._ended:
+            return
         if signals:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.add_signal_handler(number, stop.set)
@@ -132,7 +137,12 @@ class Server:
     async def _judge(self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer when a judge has, say meanwhile that we live, and drop the request when its client is gone."""
         began = time.monotonic()
-        asked = self.pool.submit_request(request, request.get("deadline_s"))
+        try:
+            asked = self.pool.submit_request(request, request.get("deadline_s"))
+        except PallasEvoError as error:
+            kind = "usage" if isinstance(error, UsageError) else "failure"
+            await _write(writer, {"kind": kind, "message": str(error)})
+            return
         answer = asyncio.wrap_future(asked)
         gone = asyncio.ensure_future(reader.read(1))
         either: set[asyncio.Future[Any]] = {answer, gone}

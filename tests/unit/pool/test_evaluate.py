@@ -6,15 +6,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from stand_ins import pool, until
+from stand_ins import BROKEN, alive, below, pool, until
 
 from pallas_evo.archive import open_archive
 from pallas_evo.cli.app import main
@@ -22,7 +24,7 @@ from pallas_evo.errors import UsageError, WorkerFailed
 from pallas_evo.evaluation import Evaluator
 from pallas_evo.evolution import callback
 from pallas_evo.paths import SEEDS
-from pallas_evo.pool import client, protocol
+from pallas_evo.pool import Pool, client, protocol
 from pallas_evo.pool.server import Server
 from pallas_evo.types import Evaluation
 
@@ -309,6 +311,50 @@ def test_a_mistake_in_serve_is_a_sentence_and_exit_code_2(words, said, tmp_path,
     out, err = capsys.readouterr()
     assert said in err
     assert out == ""
+
+
+def test_where_no_judge_can_start_serve_ends_with_3_and_leaves_nothing(path, capsys, monkeypatch):
+    from pallas_evo.pool import pool as module
+
+    monkeypatch.setattr(module, "Pool", lambda *args, **options: Pool(*args, **options, _factory=BROKEN))
+    assert main(["serve", "--socket", str(path), "--target", "cpu", "--judges", "2", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "this machine has none" in err
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.2])
+def test_a_signal_while_the_judges_come_up_ends_it_too(path, pause_s):
+    line = [sys.executable, "-m", "pallas_evo", "serve", "--socket", str(path), "--target", "cpu", "--judges", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(SEEDS.parent)}
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as service:
+        until(lambda: path.exists())
+        time.sleep(pause_s)
+        family = below(service.pid)
+        service.terminate()
+        _, err = service.communicate(timeout=30)
+    assert service.returncode == 0, err
+    assert "Traceback" not in err
+    assert list(path.parent.iterdir()) == []
+    until(lambda: not any(alive(pid) for pid in family))
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_the_service(path, tmp_path):
+    names = candidates(tmp_path, f"note {tmp_path / 'began'}\nsleep 3", "# second", "# third")
+    words = command(names, path, tmp_path / "a.sqlite")
+    environment = {**os.environ, "PYTHONPATH": str(SEEDS.parent)}
+    with served(path) as server:
+        started = subprocess.Popen(
+            [sys.executable, "-c", CLI.format(words=words)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )  # fmt: skip
+        until((tmp_path / "began").exists)
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=30)
+        assert (started.returncode, out) == (130, "")
+        assert "Traceback" not in err
+        until(lambda: server.pool.status()["queued"] == 0)
 
 
 def test_a_second_service_is_refused(path, capsys):

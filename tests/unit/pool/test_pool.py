@@ -16,6 +16,7 @@ from pallas_evo.errors import DeviceUnavailable, UsageError, WorkerFailed
 from pallas_evo.paths import SEEDS
 from pallas_evo.pool import Pool, gpus
 from pallas_evo.pool.pool import default_judges
+from pallas_evo.pool.process import JudgeProcess
 from pallas_evo.running import gpu_present
 
 RELU = "L1/relu"
@@ -173,6 +174,29 @@ def test_where_no_judge_can_start_each_request_is_told_why():
         record = judges.submit("", RELU).result(5)
         assert record["kind"] == "failure"
         assert "this machine has none" in record["message"]
+
+
+def test_what_is_too_large_for_a_candidate_is_refused_at_once():
+    with pool() as judges:
+        with pytest.raises(UsageError, match="too large"):
+            judges.submit("#" * (9 << 20), RELU)
+        judged(judges.submit("#" * (1 << 20), RELU))
+        assert judges.status()["retries"] == 0
+
+
+def test_a_fault_of_the_pool_itself_leaves_nobody_waiting(monkeypatch):
+    with pool() as judges:
+        judges.wait_ready()
+        ask = JudgeProcess.ask
+
+        def fail(self, request, seconds):
+            monkeypatch.setattr(JudgeProcess, "ask", ask)
+            raise RuntimeError("nobody thought of this")
+
+        monkeypatch.setattr(JudgeProcess, "ask", fail)
+        record = judges.submit("", RELU).result(30)
+        assert (record["kind"], record["message"]) == ("failure", "RuntimeError: nobody thought of this")
+        judged(judges.submit("", RELU))
 
 
 def test_closing_ends_what_runs_and_what_waits(tmp_path):
