@@ -125,7 +125,7 @@ def speed_scale(shares: Sequence[Share]) -> Scale:
 def speed_axis(scale: Scale) -> Markup:
     """The scale of `speed`, for the head of its column."""
     octaves = range(round(math.log2(scale.low)), round(math.log2(scale.high)) + 1)
-    step = max(1, math.ceil(len(octaves) / 6))
+    step = max(1, math.ceil(len(octaves) / 5))
     body = [
         _text(scale.at(2.0**n), 11, f"{2.0**n:g}\N{MULTIPLICATION SIGN}", "tick" if n == 0 else "tick minor")
         for n in octaves
