@@ -16,7 +16,7 @@ import numpy as np
 from pallas_evo.config import RunLimits
 from pallas_evo.errors import DeviceUnavailable, TimerUnavailable, WorkerFailed
 from pallas_evo.jail import Ended, Worker, WorkerLimits, printable
-from pallas_evo.running import wire
+from pallas_evo.running import tuning, wire
 from pallas_evo.running.arena import Arena
 from pallas_evo.running.lease import lease
 from pallas_evo.running.turns import SCALED, Turn
@@ -111,6 +111,7 @@ class DeviceRunner:
                     "JAX_PLATFORMS": platform,
                     "CUDA_VISIBLE_DEVICES": environment.get("CUDA_VISIBLE_DEVICES", "0"),
                     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+                    "XLA_FLAGS": f"{tuning.FLAG}={tuning.folder()}",
                     "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
                     "PALLAS_EVO_ARENAS": f"{self._inward.descriptor},{self._outward.descriptor}",
                 },
@@ -160,10 +161,13 @@ class DeviceRunner:
         timed = [artefact.workload for artefact in artefacts if artefact.workload.label in baselines]
         request = {"op": "compile", "programs": programs, "baselines": [_described(one) for one in timed]}
         # XLA tries variants of matrix products out on the GPU; a candidate's program holds Triton calls and moves only.
-        with self._beside() if timed else self._lock:
+        untuned = [workload for workload in timed if not tuning.tuned(workload)]
+        with self.alone() if untuned else self._lock:
             said = self._ask(request, COMPILE_S)
         if isinstance(said, Rejection):
             return said
+        for workload in untuned:
+            tuning.note_tuned(workload)
         self._compiled.update(artefact.workload.label for artefact in artefacts)
         self._baselines.update(workload.label for workload in timed)
         return float(said["seconds"])

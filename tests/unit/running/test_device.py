@@ -36,6 +36,7 @@ ENDLESS = artefact(lambda x: jax.lax.while_loop(lambda v: jnp.isfinite(v[0, 0]),
 @pytest.fixture
 def runner(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # the lease's files
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with DeviceRunner(RunLimits(device_deadline_s=3.0), platform="cpu") as made:
         yield made
 
