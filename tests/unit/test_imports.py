@@ -84,7 +84,10 @@ def test_the_test_sees_imports_wherever_they_are(tmp_path):
     assert imports(file) == {"cli", "seed", "jail"}
 
 
-@pytest.mark.parametrize("module", ["pallas_evo", "pallas_evo.tasks", "pallas_evo.cli.app", "pallas_evo.archive"])
+@pytest.mark.parametrize(
+    "module",
+    ["pallas_evo", "pallas_evo.tasks", "pallas_evo.cli.app", "pallas_evo.archive", "pallas_evo.pool.server"],
+)
 def test_the_doors_are_light(module):
     """Neither JAX nor ShinkaEvolve comes with a door; both take seconds."""
     code = f"import sys, {module}; print(*sorted({{'jax', 'shinka', 'matplotlib', 'triton'}} & set(sys.modules)))"
