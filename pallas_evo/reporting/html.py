@@ -29,7 +29,7 @@ WIDEST_LINE = 2_000
 """Characters of one line of code, likewise."""
 
 MOST_TEXT = 8_000_000
-"""Characters of sources and diffs in a whole page: the best programs' come first, then their lineages'."""
+"""Characters of sources and diffs in a whole page, as they stand in it: the best programs' come first, then their lineages'."""
 
 MOST_WORDS = 200
 """Characters of a name in what programs read of the page."""
@@ -245,7 +245,7 @@ def _affordable(pages: Sequence[TaskPage]) -> set[tuple[str, str]]:
     for place, page in enumerate(pages):
         best = [row.id for row in page.view.best]
         for id, code in page.family.code.items():
-            size = min(len(code), MOST_CODE) + min(len(page.family.diffs.get(id) or ""), MOST_CODE)
+            size = _size(code) + _size(page.family.diffs.get(id) or "")
             rank = best.index(id) if id in best else len(best)
             wanted.append((rank, place, (page.view.task, id), size))
     found: set[tuple[str, str]] = set()
@@ -255,6 +255,11 @@ def _affordable(pages: Sequence[TaskPage]) -> set[tuple[str, str]]:
             found.add(key)
             left -= size
     return found
+
+
+def _size(code: str) -> int:
+    """Characters that a text takes in the page: hidden ones are written out there, and brackets escaped."""
+    return len(escape(cut(code, most=MOST_CODE, widest=WIDEST_LINE)))
 
 
 def _part(
@@ -275,12 +280,17 @@ def _part(
         "stairs": page.stairs,
         "filters": [(name, [row.filters.get(name) for row in view.best]) for name in names],
         "islands": [step for step in page.detail.islands if step.step is not None],
-        "nodes": [_node(id, depth, page, allowed, shown) for id, depth in _tree(page.family)],
+        "nodes": [_node(*place, page, allowed, shown) for place in _tree(page.family)],
     }
 
 
 def _node(
-    id: str, depth: int, page: TaskPage, allowed: set[tuple[str, str]], shown: dict[tuple[str, str], str]
+    id: str,
+    depth: int,
+    branches: bool,
+    page: TaskPage,
+    allowed: set[tuple[str, str]],
+    shown: dict[tuple[str, str], str],
 ) -> dict[str, Any]:
     """One program of a lineage; its text, or the mark of the node that has it already, or neither."""
     family, task = page.family, page.view.task
@@ -291,7 +301,10 @@ def _node(
         "row": row,
         "depth": min(depth, 7),
         "rank": next((n for n, best in enumerate(page.view.best, 1) if best.id == id), None),
-        "change": gain(row.score, parent.score) if parent is not None and row.correct and parent.correct else None,
+        "change": gain(row.score, parent.score)
+        if parent is not None and row.correct and parent.correct and id not in family.skipped
+        else None,
+        "parent": parent if branches else None,
         "skipped": family.skipped.get(id, 0),
         "elsewhere": shown.get((task, id)),
         "mark": None,
@@ -324,8 +337,8 @@ def _diff(text: str) -> Markup:
     return Markup("\n").join(lines)
 
 
-def _tree(family: Family) -> Iterator[tuple[str, int]]:
-    """(id, depth) from the first programs down. A program goes deeper than its parent where it has brothers.
+def _tree(family: Family) -> Iterator[tuple[str, int, bool]]:
+    """(id, depth, whether a branch begins with it) from the first programs down, brothers deeper than their parent.
 
     A family of a stranger's run may go round in a circle: each program comes once.
     """
@@ -334,12 +347,13 @@ def _tree(family: Family) -> Iterator[tuple[str, int]]:
         children.setdefault(row.parent if row.parent in family.nodes else None, []).append(id)
     seen: set[str] = set()
     for first in (*children.get(None, ()), *family.nodes):
-        waiting = [(first, 0)]
+        waiting = [(first, 0, False)]
         while waiting:
-            id, depth = waiting.pop()
+            id, depth, branches = waiting.pop()
             if id in seen:
                 continue
             seen.add(id)
-            yield id, depth
+            yield id, depth, branches
             mine = children.get(id, [])
-            waiting += [(child, depth + (len(mine) > 1)) for child in reversed(mine)]
+            several = len(mine) > 1
+            waiting += [(child, depth + several, several) for child in reversed(mine)]

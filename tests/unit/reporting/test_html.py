@@ -297,6 +297,16 @@ def test_a_page_has_a_budget_and_the_best_come_first(monkeypatch):
     assert any("is left out" in said for said in page.texts["div"])
 
 
+def test_a_budget_counts_what_a_text_takes_in_the_page(monkeypatch):
+    """Hidden characters are written out and brackets escaped: up to eight characters for one."""
+    monkeypatch.setattr(html, "MOST_TEXT", 400_000)
+    made = evolved("L1/relu")
+    family = made.families[id(made.views[0])]
+    texts = {key: f"# {number}\n" + "\x00<" * 19_000 for number, key in enumerate(family.code)}
+    made.families[id(made.views[0])] = replace(family, code=texts)
+    assert len(render(read_report([made], FACTS))) < 600_000
+
+
 def test_a_family_that_goes_round_in_a_circle_ends():
     row = ProgramRow(task="L1/relu", id="a", parent="b", correct=True, score=1.0)
     family = Family(
@@ -305,7 +315,7 @@ def test_a_family_that_goes_round_in_a_circle_ends():
         diffs=dict.fromkeys("abc"),
         skipped={},
     )
-    assert sorted(id for id, _ in html._tree(family)) == ["a", "b", "c"]
+    assert sorted(id for id, *_ in html._tree(family)) == ["a", "b", "c"]
 
 
 def test_a_tree_goes_deeper_only_where_it_branches():
@@ -313,7 +323,9 @@ def test_a_tree_goes_deeper_only_where_it_branches():
     parents = {"seed": None, "a": "seed", "b": "a", "c": "a", "d": "c"}
     nodes = {id: replace(row, id=id, parent=parent) for id, parent in parents.items()}
     family = Family(nodes=nodes, code={}, diffs={}, skipped={})
-    assert list(html._tree(family)) == [("seed", 0), ("a", 0), ("b", 1), ("c", 1), ("d", 1)]
+    assert list(html._tree(family)) == [
+        ("seed", 0, False), ("a", 0, False), ("b", 1, True), ("c", 1, True), ("d", 1, False),
+    ]  # fmt: skip
 
 
 def test_an_empty_report_is_a_page_too():
