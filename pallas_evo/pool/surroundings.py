@@ -11,8 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds this package."""
 
-_KEPT = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
-_KEPT += ("NPROC", "PJRT_NPROC")  # how many threads JAX's CPU backend starts
+_KEPT = (
+    "PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE",
+    "NPROC", "PJRT_NPROC",  # how many threads JAX's CPU backend starts
+)  # fmt: skip
 _KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "JAX_", "XLA_", "TF_CPP_", "OMP_", "OPENBLAS_", "MKL_", "PALLAS_EVO_")
 
 
