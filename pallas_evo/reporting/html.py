@@ -29,7 +29,7 @@ WIDEST_LINE = 2_000
 """Characters of one line of code, likewise."""
 
 MOST_TEXT = 8_000_000
-"""Characters of sources and diffs in a page, as they stand in it: the best programs' come first, then their lineages'."""
+"""Characters of sources and diffs in a page, as they stand in it: the best programs first, then their lineages."""
 
 MOST_WORDS = 200
 """Characters of a name in what programs read of the page."""
