@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
+from pallas_evo.reporting import foreign
 from pallas_evo.reporting.views import (
     Family,
     ProgramDetail,
@@ -221,6 +222,7 @@ class ArchiveReader:
         )
 
 
+_MEASURED = ("gates", "filters", "sizes", "compiled", "environment")
 _ROOTS = ("seed", "tpu_original")
 
 
@@ -240,7 +242,9 @@ def _device_of(environment: Mapping[str, Any]) -> str | None:
 
 
 def _plain(record: Any) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in ("gates", "filters", "sizes", "compiled", "environment")}
+    """What was measured, held to its form: an archive may be a stranger's too."""
+    found = foreign.measured({name: getattr(record, name) for name in _MEASURED})
+    return {name: found[name] for name in _MEASURED}
 
 
 def _steps(records: Sequence[Any], by: Literal["generation", "island"]) -> tuple[Step, ...]:

@@ -74,7 +74,7 @@ def measured(evaluation: Mapping[str, Any]) -> dict[str, Any]:
         "environment": mapping(evaluation.get("environment")),
     }
     gates = evaluation.get("gates")
-    for gate in gates if isinstance(gates, list) else ():
+    for gate in gates if isinstance(gates, list | tuple) else ():
         gate = mapping(gate)
         found["gates"].append(
             {
@@ -95,10 +95,11 @@ def measured(evaluation: Mapping[str, Any]) -> dict[str, Any]:
         }
     for name, size in mapping(evaluation.get("sizes")).items():
         size = mapping(size)
-        numbers = ("normwise_error", "bound", "median_us", "xla_us", "floor_us", "roofline_percent")
+        numbers = ("bound", "median_us", "xla_us", "floor_us", "roofline_percent")
         found["sizes"][name] = {
             "shape": _shapes(size.get("shape")),
             "correct": truth(size.get("correct")),
+            "normwise_error": _float(size.get("normwise_error")),
             **{key: number(size.get(key)) for key in numbers},
         }
     for sm, made in mapping(evaluation.get("compiled")).items():
@@ -111,7 +112,7 @@ def measured(evaluation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _float(value: Any) -> float | None:
-    """Like `number`, but a filter's value may be infinite or not a number."""
+    """Like `number`, but what a wrong output gives may be infinite or not a number."""
     return value if isinstance(value, float) else number(value)
 
 
