@@ -8,8 +8,8 @@ import tempfile
 
 
 def make() -> str:
-    """A new folder that only this user can enter."""
-    return os.path.realpath(tempfile.mkdtemp(prefix="pallas-evo-"))
+    """A new folder that only this user can enter; below $PALLAS_EVO_SCRATCH, where whoever started us removes that."""
+    return os.path.realpath(tempfile.mkdtemp(prefix="pallas-evo-", dir=os.environ.get("PALLAS_EVO_SCRATCH")))
 
 
 def overfull(folder: str, max_bytes: int, max_entries: int) -> bool:

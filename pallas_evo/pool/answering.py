@@ -44,7 +44,7 @@ def real(config: Config, target: Wanted) -> Judge:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from pallas_evo.evaluation import Evaluator
 
-    return Evaluator(config, target=target)
+    return Evaluator(config, target=target, nursed=True)
 
 
 class Answerer:

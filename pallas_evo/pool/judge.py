@@ -50,9 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
                 import jax.numpy as jnp
 
                 jnp.zeros(1).block_until_ready()  # the first use starts the CPU backend
-        except PallasEvoError as error:
-            _write(out, {"kind": "failure", "message": str(error)})
-            return error.exit_code
+        except Exception as error:
+            ours = isinstance(error, PallasEvoError)
+            _write(out, {"kind": "failure", "message": str(error) if ours else f"{type(error).__name__}: {error}"})
+            return 3
         _write(out, {"kind": "ready"})
         while not _leaving:
             request = reader.frame(LOOK_S)

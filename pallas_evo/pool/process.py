@@ -14,6 +14,7 @@ import tempfile
 from typing import Any
 
 from pallas_evo.errors import WorkerFailed
+from pallas_evo.jail import scratch
 from pallas_evo.pool import protocol
 from pallas_evo.pool.protocol import ProtocolError, Reader
 from pallas_evo.pool.surroundings import judge_environment
@@ -41,6 +42,7 @@ class JudgeProcess:
         environment = judge_environment()
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
+        self._scratch = environment["PALLAS_EVO_SCRATCH"] = scratch.make()  # what a judge that is killed leaves is here
         line = [sys.executable, "-P", "-m", MODULE, "--parent", str(os.getpid()), "--target", target]
         if factory is not None:
             line += ["--factory", factory]
@@ -58,6 +60,7 @@ class JudgeProcess:
             )
         except OSError as error:
             self._said.close()
+            scratch.remove(self._scratch)
             raise WorkerFailed(f"A judge's process could not be started ({error.strerror}).") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -131,11 +134,12 @@ class JudgeProcess:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+        scratch.remove(self._scratch)
 
     def _ended(self, why: str) -> str:
         with contextlib.suppress(OSError, ValueError):
             size = self._said.seek(0, os.SEEK_END)
             self._said.seek(max(0, size - SAID_CHARACTERS))
             said = self._said.read().decode("utf-8", "replace").strip()
-            return f"the judge ended (code {self._process.returncode}). {said}".strip()
+            return f"the judge ended (code {self._process.returncode})" + (f": {said}" if said else "")
         return f"the judge ended: {why}"

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pallas_evo.errors import JailUnavailable, WorkerFailed
+from pallas_evo.jail import scratch
 from pallas_evo.jail.confinement import die_with_parent
 from pallas_evo.paths import SEEDS
 from pallas_evo.pool.pool import Pool
@@ -43,6 +44,7 @@ class StandIn:
         """One process waits, as spares do."""
         if self.child is None:
             judge = os.getpid()
+            self.folder = scratch.make()
             self.child = subprocess.Popen(["sleep", "3600"], preexec_fn=lambda: die_with_parent(judge))
 
     def evaluate(self, source, task, *, more=False):
@@ -80,6 +82,7 @@ class StandIn:
             self.child.kill()
             self.child.wait()
             self.child = None
+            scratch.remove(self.folder)
 
 
 def broken(config, target):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import CancelledError
 
 import pytest
@@ -107,6 +108,17 @@ def test_a_judge_that_dies_while_it_waits_is_replaced_and_nobody_notices():
         assert record["service"]["judge"] != first
         assert record["service"]["tries"] == 1
         assert judges.status()["failures"] == judges.status()["retries"] == 0
+
+
+def test_what_a_killed_judge_leaves_on_the_disk_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pool() as judges:
+        judges.wait_ready()
+        assert len(list(tmp_path.glob("*/*"))) == 1
+        judges.submit("die", RELU).result(30)
+        judged(judges.submit("", RELU))
+        assert len(list(tmp_path.glob("*/*"))) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_failures_of_ours_and_mistakes_of_the_callers_are_told_apart():
