@@ -125,7 +125,7 @@ class Texts:
 
     keep: str = "accepted"  # those of accepted candidates; or all, or none
     jaxpr_bytes: int = 256 << 10  # a longer one is left out
-    bytes: int = 4 << 20  # of each of the others, likewise
+    bytes: int = 2 << 20  # of each of the others, likewise
 
 
 @dataclass

@@ -56,6 +56,9 @@ def evaluate(
         bool, typer.Option("--elite", help="Judge what is accepted again, with new seeds; the lower score counts.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, one a line.")] = False,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="With --json: Jaxpr, StableHLO, Triton IR and PTX of what is accepted.")
+    ] = False,
 ) -> None:
     """Judge candidates through all gates.
 
@@ -80,7 +83,8 @@ def evaluate(
             stored = record(store, chosen, source, verdict, to_yaml(settings))
             refused = refused or not verdict.correct
             if as_json:
-                line = evaluation_to_json(verdict, evaluation_id=stored, file=name)
+                more = {"texts_size": verdict.texts_size, "texts": dict(verdict.texts)} if texts else {}
+                line = evaluation_to_json(verdict, evaluation_id=stored, file=name, **more)
                 sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
             else:
                 print_evaluation(name, verdict)

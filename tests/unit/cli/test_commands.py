@@ -209,6 +209,19 @@ def test_several_files_are_judged_stored_and_printed(tmp_path, capsys):
         assert store.summary().programs == 2
 
 
+def test_texts_are_printed_where_asked_for_and_kept_anyway(tmp_path, capsys):
+    archive = tmp_path / "archive.sqlite"
+    arguments = ["evaluate", str(RELU), "--task", "L1/relu", "--archive", str(archive), "--json", "--texts", *QUICK]
+    assert main([*arguments, "--service", "off"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert set(line) == KEYS | {"texts", "texts_size"}
+    assert set(line["texts"]) == {"jaxpr", "stablehlo", "triton_ir"}
+    with open_archive(archive) as store:
+        assert {one.kind: one.text for one in store.texts([line["evaluation_id"]])[line["evaluation_id"]]} == line[
+            "texts"
+        ]
+
+
 def test_an_elite_is_judged_twice_and_a_refused_candidate_once(tmp_path, capsys):
     bad = tmp_path / "bad.py"
     bad.write_text("def kernel(x):\n    return x\n")
