@@ -29,7 +29,9 @@ def markdown(record: Mapping[str, Any]) -> str:
 
 def title(record: Mapping[str, Any]) -> str:
     """`NVIDIA H200, 2026-12-01`."""
-    where = record.get("device") or ("the CPU, untimed" if record.get("target") == "cpu" else "a GPU")
+    ran_on = {row["ran_on"] for row in _rows(record, "suite").values() if row.get("ran_on")}
+    known = record.get("device") or " and ".join(sorted(ran_on)) or "a GPU"
+    where = "the CPU, untimed" if record.get("target") == "cpu" else known
     return f"pallas_evo bench on {where}, {str(record.get('started', ''))[:10]}"
 
 

@@ -16,7 +16,7 @@ from pallas_evo.bench.rows import held_s, percentile, row_of
 from pallas_evo.bench.sources import HARM_TASK, HARMS, distinct, harmful, round_of, seed_source, tilings
 from pallas_evo.bench.table import SECTIONS, main, markdown, our_failures, seeds_accepted, summary
 from pallas_evo.bench.throughput import Job, cost_of_harm, run_round
-from pallas_evo.errors import DeviceUnavailable, UsageError, WorkerFailed
+from pallas_evo.errors import DeviceUnavailable, TimerUnavailable, UsageError, WorkerFailed
 from pallas_evo.judging.contract import check_contract
 from pallas_evo.tasks import get_task, load_tasks
 from pallas_evo.types import Rejection
@@ -207,6 +207,17 @@ def test_a_row_of_a_refused_candidate_has_no_times():
     assert held_s({"environment": {"timing": {"medium": {"held_s": 0.1}, "large": {"held_s": 0.2}}}}) == pytest.approx(
         0.3
     )
+
+
+def test_without_cupti_the_bandwidth_alone_is_missing(tmp_path):
+    class Blind(Fakes):
+        def bandwidth(self, config):
+            raise TimerUnavailable("CUPTI is not there.")
+
+    data = run_bench(plan(parts=("suite",)), Record(tmp_path), Blind().instruments)
+    assert data["bandwidth_failed"] == "CUPTI is not there."
+    assert markdown(data).startswith("# pallas_evo bench on NVIDIA H200, ")
+    assert "copy bandwidth" not in markdown(data)
 
 
 def test_self_ratios_that_are_off_are_counted(tmp_path):
