@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeGuard
 
 from pallas_evo.errors import UsageError
 from pallas_evo.reporting.views import Family, ProgramRow, Reader, RunView, Step, TaskDetail, TaskView
@@ -234,7 +235,7 @@ def _share(identity: Identity, group: Mapping[str, TaskView], tasks: Sequence[st
         correct=len(views),
         of=len(tasks),
         fast={p: len(views) if not p else sum(score > p for score in scores) if timed else None for p in FACTORS},
-        geometric_mean=math.exp(sum(map(math.log, scores)) / len(scores)) if timed and all(scores) else None,
+        geometric_mean=math.exp(sum(map(math.log, scores)) / len(scores)) if timed and min(scores) > 0 else None,
         views=tuple(views),
     )
 
@@ -250,11 +251,16 @@ def stairs(generations: Sequence[Step]) -> tuple[Stair, ...]:
         steps.sort(key=lambda step: step.step or 0)
         better: list[tuple[int, float]] = []
         for step in steps:
-            if step.best is not None and (not better or step.best > better[-1][1]):
+            if _plausible(step.best) and (not better or step.best > better[-1][1]):
                 better.append((step.step or 0, step.best))
         if better:
             found.append(Stair(run=run, steps=tuple(better), last=steps[-1].step or 0))
     return tuple(sorted(found, key=lambda stair: -stair.steps[-1][1]))
+
+
+def _plausible(number: float | None) -> TypeGuard[float]:
+    """Whether a stranger's number can be a time in us or a score, and so may set the scale of a chart."""
+    return number is not None and 1e-9 <= number <= 1e9
 
 
 def attained(share: Share, facts: Facts) -> tuple[Peaks | None, tuple[Attained, ...]]:
@@ -269,10 +275,10 @@ def attained(share: Share, facts: Facts) -> tuple[Peaks | None, tuple[Attained, 
     found = []
     for view in share.views:
         row = view.best[0]
-        work = facts.work(view.task, row.shape) if row.shape is not None and row.time_us else None
-        if work is None or not row.time_us:
+        work = facts.work(view.task, row.shape) if row.shape is not None else None
+        if work is None or not _plausible(row.time_us):
             continue
-        floor_us = row.floor_us if row.floor_us is not None else math.inf
+        floor_us = row.floor_us if _plausible(row.floor_us) else math.inf
         found.append(
             Attained(
                 task=view.task,
@@ -280,7 +286,7 @@ def attained(share: Share, facts: Facts) -> tuple[Peaks | None, tuple[Attained, 
                 flops=min(work.flops, floor_us * peaks.tf32_tflop_s * 1e6),
                 bytes_read=min(work.bytes_read, floor_us * peaks.bandwidth_gb_s * 1e3),
                 time_us=row.time_us,
-                xla_us=row.xla_us,
+                xla_us=row.xla_us if _plausible(row.xla_us) else None,
             )
         )
     return peaks, tuple(found)

@@ -113,13 +113,13 @@ def _frame(height: float, x: Scale, y: Scale, x_name: str, *, down: int = 4, who
 
 def speed_scale(shares: Sequence[Share]) -> Scale:
     """One scale for all bars of speed, XLA in it, in octaves."""
-    scores = [1.0]
+    octaves = [0.0]
     for share in shares:
         for view in share.views:
             rows = (*view.best[:1], view.seed)
-            scores += [row.score for row in rows if row is not None and row.score is not None and row.score > 0]
-    low, high = 2.0 ** math.floor(math.log2(min(scores))), 2.0 ** math.ceil(math.log2(max(scores)))
-    return Scale(max(low, 2**-5) if low < 1 else 0.5, min(high, 2**5) if high > 1 else 2.0, log=True)
+            octaves += [math.log2(row.score) for row in rows if row is not None and row.score and row.score > 0]
+    low, high = max(-5, math.floor(min(octaves))), min(5, math.ceil(max(octaves)))
+    return Scale(2.0 ** min(low, -1), 2.0 ** max(high, 1), log=True)
 
 
 def speed_axis(scale: Scale) -> Markup:
@@ -147,7 +147,7 @@ def fast(share: Share) -> Markup:
     """How many tasks have a program more than p times as fast as XLA, against p; the seeds' line beside it."""
     best = sorted(view.best[0].score or 0.0 for view in share.views)
     seeds = sorted(view.seed.score for view in share.views if view.seed is not None and view.seed.score)
-    height, x, y = 220, Scale(0, max(2.5, min(6.0, math.ceil(2 * best[-1]) / 2))), Scale(0, share.of)
+    height, x, y = 220, Scale(0, max(2.5, math.ceil(2 * min(best[-1], 6.0)) / 2)), Scale(0, share.of)
     base = height - _BOTTOM
     body = _frame(height, x, y, "p", down=5)
     for p in (1.0, 1.5, 2.0):
@@ -173,6 +173,7 @@ def progress(stairs: Sequence[Stair], *, seed: float | None, title: str) -> Mark
     scores = [score for stair in drawn for _, score in stair.steps]
     if not scores or max(stair.last for stair in drawn) < 1:
         return Markup("")
+    seed = seed if seed is not None and 0 < seed < 1e9 else None  # or it is a stranger's claim
     scores += [seed] if seed is not None else []
     if 0.5 <= max(scores) <= 1:
         scores.append(1.0)

@@ -16,9 +16,10 @@ from page_samples import FACTS, everything, evolved, run_view, view, with_text
 
 from pallas_evo.reporting import html
 from pallas_evo.reporting.html import MOST_CODE, WIDEST_LINE, render
+from pallas_evo.reporting.plots import write_plots
 from pallas_evo.reporting.report import Report, read_report
 from pallas_evo.reporting.safe import brief
-from pallas_evo.reporting.views import Family, ProgramRow
+from pallas_evo.reporting.views import Family, ProgramRow, Step, TaskDetail
 
 VOID = {"meta", "br", "input", "img", "link", "base", "hr"}
 
@@ -273,6 +274,34 @@ def test_numbers_of_a_stranger_may_be_anything():
         new = replace(old, best=rows, version=1)
         text = render(read_report([_reader([new])], FACTS))
         assert "L1/relu" in text
+
+
+EXTREMES = (0, 0.0, -1, -5.0, 5e-324, 1e-300, 1e308, -1e308, 10**18, -(10**18), 1, None)
+
+
+@pytest.mark.parametrize("value", EXTREMES, ids=str)
+def test_scores_times_and_generations_may_be_extreme(value, tmp_path):
+    """A run's database is a stranger's: each number of a program at its worst, beside honest ones."""
+    made = evolved("L1/matmul", generations=4)
+    old = made.views[0]
+    fields = ("score", "time_us", "xla_us", "floor_us", "roofline_percent", "generation", "island")
+    for field in fields:
+        if value is None and field == "score":
+            continue  # what is ranked has a score
+        rows = (replace(old.best[0], **{field: value}), *old.best[1:])
+        new = replace(old, best=rows, seed=replace(old.seed, **{field: value}))
+        reader = _reader([new, view("L1/relu", 1.1)])
+        steps = [Step(run="r", step=n, evaluations=1, correct=1, best=best) for n, best in enumerate((0.5, value, 0.9))]
+        if isinstance(value, int):
+            steps.append(Step(run="r", step=value, evaluations=value, correct=value, best=2.0))
+        reader.details[id(new)] = TaskDetail(view=new, generations=tuple(steps), islands=tuple(steps))
+        reader.families[id(new)] = replace(made.families[id(old)], nodes={row.id: row for row in rows})
+        report = read_report([reader], FACTS)
+        text = render(report)
+        Page(text)
+        assert not re.search(r'(?:x|y|x1|x2|y1|y2|cx|cy)="-?(?:nan|inf)', text)
+        if field == "score":
+            write_plots(report, tmp_path)
 
 
 def test_long_code_is_cut_and_says_so():

@@ -102,6 +102,13 @@ def test_a_stair_has_a_step_for_each_improvement():
     ]
 
 
+def test_a_stair_takes_no_score_that_cannot_be_one():
+    steps = [
+        Step(run="a", step=n, evaluations=1, correct=1, best=best) for n, best in enumerate((-1.0, 0.0, 0.5, 1e300))
+    ]
+    assert [stair.steps for stair in stairs(steps)] == [((2, 0.5),)]
+
+
 def test_work_is_the_tasks_floor():
     """Where every mask counts as set and every row is named, what a report counts is what the judge's floor counts."""
     for task in load_tasks():

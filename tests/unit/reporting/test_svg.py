@@ -78,7 +78,7 @@ def test_progress_has_a_stair_for_each_run_and_none_without_generations():
     assert svg.progress((), seed=1.0, title="t") == ""
 
 
-@pytest.mark.parametrize("scores", [[1.0] * 4, [1e-9, 2e-9], [0.5, 1e6], [0.0, 0.0]])
+@pytest.mark.parametrize("scores", [[1.0] * 4, [1e-9, 2e-9], [0.5, 1e6], [7.0, 7.0]])
 def test_progress_takes_any_scores(scores):
     steps = [Step(run="a", step=7 * n, evaluations=1, correct=1, best=score) for n, score in enumerate(scores)]
     ElementTree.fromstring(svg.progress(stairs(steps), seed=scores[0], title="t"))
