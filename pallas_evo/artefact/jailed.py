@@ -8,18 +8,19 @@ from pallas_evo.artefact import wire
 from pallas_evo.artefact.refusal import clean
 from pallas_evo.config import ArtefactLimits
 from pallas_evo.errors import WorkerFailed
-from pallas_evo.jail import Ended, Worker, WorkerLimits
+from pallas_evo.jail import Ended, Nursery, Worker, WorkerLimits
 from pallas_evo.types import Artefact, Rejection, Workload
 
-_MODULE = "pallas_evo.artefact.child"
+CHILD = "pallas_evo.artefact.child"
 
 
-def start_validator(limits: ArtefactLimits, *, allow_unjailed: bool = False) -> Worker:
+def start_validator(limits: ArtefactLimits, *, allow_unjailed: bool = False, nursery: Nursery | None = None) -> Worker:
     """A validating child that is coming up: hand it to `validate_jailed` to hide its start behind other work."""
     return Worker(
-        _MODULE,
+        CHILD,
         limits=WorkerLimits(memory_bytes=limits.memory_bytes, cpu_s=None),
         allow_unjailed=allow_unjailed,
+        nursery=nursery,
     )
 
 
@@ -58,7 +59,7 @@ def validate_jailed(
             try:
                 results.append(wire.read_verdict(answer, workload, limits))
             except wire.BadAnswer as error:
-                raise WorkerFailed(f"{_MODULE}: an answer that our code does not give ({error}).") from error
+                raise WorkerFailed(f"{CHILD}: an answer that our code does not give ({error}).") from error
     finally:
         if worker is not None:
             worker.kill()

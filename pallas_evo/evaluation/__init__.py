@@ -23,7 +23,7 @@ from pallas_evo.errors import DeviceUnavailable
 from pallas_evo.evaluation.case import Case
 from pallas_evo.evaluation.environment import environment
 from pallas_evo.evaluation.measuring import Bandwidth, SelfRatio, copy_bandwidth, self_ratio
-from pallas_evo.evaluation.processes import Processes
+from pallas_evo.evaluation.processes import Nurseries, Processes
 from pallas_evo.running import gpu_present
 from pallas_evo.types import Evaluation, Target, Task
 
@@ -44,15 +44,23 @@ class Evaluator:
     Args:
         config: limits, sizes, repeats and thresholds; the defaults where none is given.
         target: `cuda` runs and times on the GPU, `cpu` runs in the executor, `auto` takes the GPU where there is one.
+        nursed: fork the processes of each candidate from ones that have JAX loaded; worth it for ten or more.
 
     Raises:
         JailUnavailable: nothing here can confine a candidate, and the configuration does not allow it unconfined.
         DeviceUnavailable: `cuda`, and there is no GPU.
     """
 
-    def __init__(self, config: Config | None = None, *, target: Literal["auto", "cpu", "cuda"] = "auto") -> None:
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        target: Literal["auto", "cpu", "cuda"] = "auto",
+        nursed: bool = False,
+    ) -> None:
         self.config = config or Config()
         self.target = _resolve(target)
+        self._nurseries = Nurseries(self.target) if nursed else None
         self._spares: Processes | None = None
         self._reaper = ThreadPoolExecutor(1, thread_name_prefix="reaper")
 
@@ -62,7 +70,7 @@ class Evaluator:
             self._spares.kill()
             self._spares = None
         if self._spares is None:
-            self._spares = Processes(self.config, self.target)
+            self._spares = Processes(self.config, self.target, self._nurseries)
 
     def evaluate(self, source: str, task: Task, *, more: bool = False) -> Evaluation:
         """Judge one candidate through all gates.
@@ -100,6 +108,8 @@ class Evaluator:
             self._spares.kill()
             self._spares = None
         self._reaper.shutdown(wait=True)
+        if self._nurseries is not None:
+            self._nurseries.close()
 
     def __enter__(self) -> Evaluator:
         return self

@@ -2,6 +2,7 @@
 
 Worker          a child that runs one of our modules, talks in frames, and can always be killed whole
 WorkerLimits    what it may use
+Nursery         forks workers that run one module, without the price of its imports
 Ended           why there is no answer
 level, probe    which confinement works on this machine
 LEVELS          the levels, best first
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pallas_evo.jail.levels import Probe as Probe
     from pallas_evo.jail.levels import level as level
     from pallas_evo.jail.levels import probe as probe
+    from pallas_evo.jail.nursery import Nursery as Nursery
     from pallas_evo.jail.worker import Ended as Ended
     from pallas_evo.jail.worker import Level as Level
     from pallas_evo.jail.worker import Worker as Worker
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from pallas_evo.jail.worker import printable as printable
 
 __all__ = [
-    "LEVELS", "Ended", "JailUnavailable", "Level", "Probe", "Worker", "WorkerLimits", "level", "printable", "probe",
+    "LEVELS", "Ended", "JailUnavailable", "Level", "Nursery", "Probe", "Worker", "WorkerLimits", "level", "printable",
+    "probe",
 ]  # fmt: skip
 
 _HOMES = {
@@ -36,6 +39,7 @@ _HOMES = {
     "Probe": "pallas_evo.jail.levels",
     "level": "pallas_evo.jail.levels",
     "probe": "pallas_evo.jail.levels",
+    "Nursery": "pallas_evo.jail.nursery",
     "Ended": "pallas_evo.jail.worker",
     "Level": "pallas_evo.jail.worker",
     "Worker": "pallas_evo.jail.worker",

@@ -26,12 +26,26 @@ from typing import Literal
 from pallas_evo.errors import JailUnavailable, WorkerFailed
 from pallas_evo.jail import bubblewrap, folders, processes, scratch
 from pallas_evo.jail.frames import HEADER
+from pallas_evo.jail.nursery import Child, Nursery
 
 Level = Literal["bubblewrap+landlock+seccomp", "landlock+seccomp", "none"]
 
 BOOT = str(folders.PACKAGE / "jail" / "boot.py")
 START_S = 60.0  # until a child of ours is up: not the candidate's time, so it is generous
 POLL_S = 0.1
+ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONHASHSEED": "0",  # the order of a set of strings must not make two exports differ
+    "PYTHONIOENCODING": "utf-8:backslashreplace",
+    "JAX_PLATFORMS": "cpu",
+    "JAX_TRACEBACK_FILTERING": "off",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "OPENBLAS_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+"""What every child's environment holds, beside its scratch folder and its token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +102,8 @@ class Worker:
         allow_unjailed: run it unconfined where the level is `none`, in place of raising.
         readable: packages of ours (`"pallas_evo.running"`) or paths that the jailed child reads beside its own folder.
         env: variables added to the child's environment, which otherwise holds nothing of this process's.
-        inherited: descriptors of ours that an unjailed child keeps, under the same numbers.
+        inherited: descriptors of ours that an unjailed child keeps; `PALLAS_EVO_INHERITED` has its numbers for them.
+        nursery: of this module, forks the child where the level allows it; without, or if it is gone, it is started.
 
     Raises:
         JailUnavailable: `jailed`, and nothing on this machine can confine a process.
@@ -104,6 +119,7 @@ class Worker:
         readable: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         inherited: Sequence[int] = (),
+        nursery: Nursery | None = None,
         _level: Level | None = None,
     ) -> None:
         from pallas_evo.jail.levels import level, why_none
@@ -129,7 +145,7 @@ class Worker:
         self._lock = threading.Lock()
         self._fds: list[int] = []
         try:
-            self._start(readable, env or {}, inherited)
+            self._start(readable, env or {}, inherited, nursery)
         except BaseException:
             self._close_fds()
             scratch.remove(self.scratch)
@@ -137,7 +153,9 @@ class Worker:
 
     # starting
 
-    def _start(self, readable: Sequence[str], env: Mapping[str, str], inherited: Sequence[int]) -> None:
+    def _start(
+        self, readable: Sequence[str], env: Mapping[str, str], inherited: Sequence[int], nursery: Nursery | None
+    ) -> None:
         interpreter = folders.interpreter()
         extra = [folders.of_package(item) if item.startswith("pallas_evo.") else item for item in readable]
         needed = [*folders.of_module(self.module), *extra]
@@ -153,21 +171,24 @@ class Worker:
         bwrap = bubblewrap.executable()
         if self.level.startswith("bubblewrap") and bwrap:
             line = [*bubblewrap.command(bwrap, needed, self.scratch), *line]
-        spec = {
-            "module": self.module,
-            "parent_pid": None if self.level.startswith("bubblewrap") else os.getpid(),
-            "path": interpreter.path,
-            "limits": self.limits.rlimits(),
-            "confine": self.level != "none",
-            "readable": [*interpreter.readable, *needed],
-            "listable": interpreter.listable,
-            "scratch": self.scratch,
-        }
+        environment = {**self._environment(), **env}
+        parent = os.getpid()
         try:
-            self._process = _in_spawner(
+            forked = None
+            if nursery is not None and nursery.alive and not self.level.startswith("bubblewrap"):
+                with contextlib.suppress(WorkerFailed):
+                    forked = nursery.fork(
+                        env=environment,
+                        cwd=self.scratch,
+                        channel=(inward, outward),
+                        printed=printed,
+                        inherited=inherited,
+                    )
+                    parent = nursery.pid
+            self._process: Child = forked or in_spawner(
                 lambda: subprocess.Popen(
                     line,
-                    env={**self._environment(), **env},
+                    env={**environment, "PALLAS_EVO_INHERITED": ",".join(str(number) for number in inherited)},
                     cwd=self.scratch,
                     stdin=subprocess.DEVNULL,
                     stdout=printed,
@@ -182,27 +203,23 @@ class Worker:
         finally:
             for fd in (inward, outward, printed):
                 os.close(fd)
+        spec = {
+            "module": self.module,
+            "parent_pid": None if self.level.startswith("bubblewrap") else parent,
+            "path": interpreter.path,
+            "limits": self.limits.rlimits(),
+            "confine": self.level != "none",
+            "readable": [*interpreter.readable, *needed],
+            "listable": interpreter.listable,
+            "scratch": self.scratch,
+        }
         self._drain = threading.Thread(target=self._watch, args=(output,), name=f"drain {self.module}", daemon=True)
         self._drain.start()
         self.send(json.dumps(spec).encode())
 
     def _environment(self) -> dict[str, str]:
         """All that the child's environment holds: nothing is copied from ours."""
-        return {
-            "HOME": self.scratch,
-            "TMPDIR": self.scratch,
-            "LANG": "C.UTF-8",
-            "PATH": "/usr/bin:/bin",
-            "PYTHONHASHSEED": "0",  # the order of a set of strings must not make two exports differ
-            "PYTHONIOENCODING": "utf-8:backslashreplace",
-            "JAX_PLATFORMS": "cpu",
-            "JAX_TRACEBACK_FILTERING": "off",
-            "JAX_ENABLE_COMPILATION_CACHE": "false",
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-            "OPENBLAS_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "PALLAS_EVO_WORKER": self.token,
-        }
+        return {**ENVIRONMENT, "HOME": self.scratch, "TMPDIR": self.scratch, "PALLAS_EVO_WORKER": self.token}
 
     # watching, in a thread of its own
 
@@ -415,7 +432,8 @@ _jobs: queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[sub
 _jobs_lock = threading.Lock()
 
 
-def _in_spawner(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def in_spawner(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Start a process from the thread that starts all of them."""
     global _jobs
     future: Future[subprocess.Popen[bytes]] = Future()
     with _jobs_lock:

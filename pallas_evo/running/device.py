@@ -15,7 +15,7 @@ import numpy as np
 
 from pallas_evo.config import RunLimits
 from pallas_evo.errors import DeviceUnavailable, TimerUnavailable, WorkerFailed
-from pallas_evo.jail import Ended, Worker, WorkerLimits, printable
+from pallas_evo.jail import Ended, Nursery, Worker, WorkerLimits, printable
 from pallas_evo.running import tuning, wire
 from pallas_evo.running.arena import Arena
 from pallas_evo.running.lease import lease
@@ -62,6 +62,19 @@ def driver_version() -> str | None:
     return next((word for word in words if word.replace(".", "").isdigit() and word.count(".") >= 1), None)
 
 
+def environment(platform: str = "cuda") -> dict[str, str]:
+    """What a GPU's process needs in its environment, beside what every child has."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {
+        **passed,
+        "JAX_PLATFORMS": platform,
+        "CUDA_VISIBLE_DEVICES": passed.get("CUDA_VISIBLE_DEVICES", "0"),
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "XLA_FLAGS": f"{tuning.FLAG}={tuning.folder()}",
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timed:
     """Raw samples in us of a program and of the XLA baseline, by the named timer and by the wall clock.
@@ -84,7 +97,7 @@ class DeviceRunner:
     Threads may share it: it does one thing after another.
     """
 
-    def __init__(self, limits: RunLimits, *, platform: str = "cuda") -> None:
+    def __init__(self, limits: RunLimits, *, platform: str = "cuda", nursery: Nursery | None = None) -> None:
         self.limits = limits
         self._device: str | None = None
         self._compiled: set[str] = set()
@@ -93,7 +106,6 @@ class DeviceRunner:
         self._dead: Rejection | None = None
         self._lock = threading.RLock()
         self._inward, self._outward = Arena(), Arena()
-        environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
         try:
             self._worker = Worker(
                 CHILD,
@@ -106,16 +118,9 @@ class DeviceRunner:
                     processes=None,
                 ),
                 jailed=False,  # it runs none of the candidate's Python, and CUDA starts threads and helper processes
-                env={
-                    **environment,
-                    "JAX_PLATFORMS": platform,
-                    "CUDA_VISIBLE_DEVICES": environment.get("CUDA_VISIBLE_DEVICES", "0"),
-                    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-                    "XLA_FLAGS": f"{tuning.FLAG}={tuning.folder()}",
-                    "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-                    "PALLAS_EVO_ARENAS": f"{self._inward.descriptor},{self._outward.descriptor}",
-                },
+                env=environment(platform),
                 inherited=(self._inward.descriptor, self._outward.descriptor),
+                nursery=nursery,
             )
         except BaseException:
             self._inward.close()

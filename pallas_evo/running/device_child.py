@@ -40,7 +40,7 @@ def main(channel: Channel) -> None:
     _POISON.fill()
     timers.warm()
     channel.send(wire.pack({"device": device.device_kind, "platform": device.platform}))
-    inward, outward = (Arena(int(number)) for number in os.environ["PALLAS_EVO_ARENAS"].split(","))
+    inward, outward = (Arena(int(number)) for number in os.environ["PALLAS_EVO_INHERITED"].split(","))
     child = _Child(channel, inward, outward)
     while (frame := channel.receive()) is not None:
         header, _ = wire.unpack(frame)

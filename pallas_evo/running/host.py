@@ -9,7 +9,7 @@ import numpy as np
 
 from pallas_evo.config import RunLimits
 from pallas_evo.errors import UnknownOperation, WorkerFailed
-from pallas_evo.jail import Ended, Worker, WorkerLimits
+from pallas_evo.jail import Ended, Nursery, Worker, WorkerLimits
 from pallas_evo.running import wire
 from pallas_evo.types import Artefact, Counts, Rejection
 
@@ -25,13 +25,14 @@ class HostRunner:
 
     device = "cpu"
 
-    def __init__(self, limits: RunLimits, *, allow_unjailed: bool = False) -> None:
+    def __init__(self, limits: RunLimits, *, allow_unjailed: bool = False, nursery: Nursery | None = None) -> None:
         self.limits = limits
         self._worker = Worker(
             CHILD,
             limits=WorkerLimits(memory_bytes=limits.memory_bytes, cpu_s=None),
             allow_unjailed=allow_unjailed,
             readable=("pallas_evo.running",),
+            nursery=nursery,
         )
 
     def run(

@@ -21,6 +21,9 @@ from typing import Any
 
 from pallas_evo.jail.frames import Channel
 
+PRELOAD = ("jax.numpy", "jax.export", "jax.experimental.pallas.triton")
+"""What a nursery imports before it forks; it starts no thread."""
+
 FILE_NAME = "candidate.py"
 MESSAGE_CHARACTERS = 4000
 

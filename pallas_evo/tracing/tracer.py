@@ -18,7 +18,7 @@ from typing import Any
 
 from pallas_evo.config import TraceLimits
 from pallas_evo.errors import WorkerFailed
-from pallas_evo.jail import Ended, Worker, WorkerLimits
+from pallas_evo.jail import Ended, Nursery, Worker, WorkerLimits
 from pallas_evo.tracing import teaching
 from pallas_evo.tracing.teaching import Trouble
 from pallas_evo.types import Rejection, Task, Workload
@@ -65,7 +65,7 @@ class Tracers:
     costs nothing. Use it as a context manager, or call `kill`.
     """
 
-    def __init__(self, limits: TraceLimits, *, allow_unjailed: bool = False) -> None:
+    def __init__(self, limits: TraceLimits, *, allow_unjailed: bool = False, nursery: Nursery | None = None) -> None:
         self.limits = limits
         self.used = False
         self._loaded = False
@@ -83,6 +83,7 @@ class Tracers:
                         ),
                         allow_unjailed=allow_unjailed,
                         env=ENVIRONMENT,
+                        nursery=nursery,
                     )
                 )
         except BaseException:
@@ -179,7 +180,7 @@ def _trace(
         pair.ready()
         requests = (
             _request(source, workloads, limits, force_triton, jaxpr),
-            _request(source, list(reversed(workloads)), limits, force_triton, (None, 0)),
+            _request(source, list(reversed(workloads)), limits, force_triton),
         )
         ends = time.monotonic() + limits.deadline_s
         with ThreadPoolExecutor(2, thread_name_prefix="trace") as threads:
@@ -212,7 +213,7 @@ def _request(
     workloads: Sequence[Workload],
     limits: TraceLimits,
     force_triton: bool,
-    jaxpr: tuple[int | None, int],
+    jaxpr: tuple[int | None, int] = (None, 0),
 ) -> bytes:
     """What a tracer is told: the source, and the types of each size under a name that says nothing of its origin."""
     return json.dumps(
