@@ -213,7 +213,7 @@ def _request(
     workloads: Sequence[Workload],
     limits: TraceLimits,
     force_triton: bool,
-    jaxpr: tuple[int | None, int] = (None, 0) = (None, 0),
+    jaxpr: tuple[int | None, int] = (None, 0),
 ) -> bytes:
     """What a tracer is told: the source, and the types of each size under a name that says nothing of its origin."""
     return json.dumps(
