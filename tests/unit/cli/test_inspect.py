@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -21,12 +22,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "reporting"))
 from made_runs import OURS, add, make_run, program, small_run
 
 from pallas_evo import paths
-from pallas_evo.archive import location, open_archive, sha256_of_text
+from pallas_evo.archive import location, open_archive, schema, sha256_of_text
 from pallas_evo.cli.app import main
 from pallas_evo.tasks import get_task
 from pallas_evo.types import SizeResult
 
-PAGE = (Path(paths.SEEDS).parent / "docs" / "inspect.md").read_text()
+ROOT = Path(paths.SEEDS).parent
+PAGE = (ROOT / "docs" / "inspect.md").read_text()
 SEED = paths.seed_file("L1/relu").read_text()
 ORIGINAL = paths.original_file("L1/relu").read_text()
 FASTER = SEED.replace("BLOCK_M = ", "BLOCK_M = 2 * ")
@@ -367,6 +369,28 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(kind, said, tmp_path
     assert {name: content for name, content in state(tmp_path).items() if not name.startswith("good")} == before
 
 
+@pytest.mark.parametrize("value", ["abc", '{"a": {"b": 1}}'], ids=repr)
+def test_a_column_of_an_archive_may_hold_anything(value, tmp_path, capsys):
+    """An archive may be a stranger's. Every column of every table that has rows; no crash of ours, no traceback."""
+    made = make_archive(tmp_path / "whole.sqlite")
+    for table in schema.metadata.tables.values():
+        for column in table.columns:
+            path = tmp_path / "changed.sqlite"
+            shutil.copyfile(tmp_path / "whole.sqlite", path)
+            with closing(sqlite3.connect(path)) as connection:
+                connection.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = DELETE")
+                try:
+                    if not connection.execute(f'UPDATE {table.name} SET "{column.name}" = ?', (value,)).rowcount:
+                        break
+                except sqlite3.IntegrityError:
+                    continue
+                connection.commit()
+            for words in ([], ["--program", made["faster"]]):
+                assert main(["inspect", str(path), *words]) in (0, 2, 3)
+                said = capsys.readouterr().err
+                assert "Internal error" not in said, (table.name, column.name, words)
+
+
 def test_damage_that_shows_late_is_named_too(tmp_path, capsys, monkeypatch):
     """A large file is not checked as a whole before it is read."""
     monkeypatch.setattr(location, "_QUICK_CHECK_BYTES", 0)
@@ -444,6 +468,19 @@ def test_the_path_may_hold_anything(tmp_path, capsys):
     assert len(inspect(capsys, folder)["sources"]) == 2
     assert main(["inspect", str(folder)]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_the_benchmarks_archive_can_be_inspected(tmp_path, capsys):
+    spec = importlib.util.spec_from_file_location("make_archive", ROOT / "benchmarks" / "make_archive.py")
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    benchmark.make(tmp_path / "big.sqlite", 100, 4, 2)
+    found = inspect(capsys, tmp_path / "big.sqlite")
+    assert [view["programs"] for view in found["tasks"]] == [52, 52]  # each with a seed and an original
+    assert len(found["runs"]) == 2 * benchmark.RUNS
+    assert all(view["best"] and view["device"] == benchmark.DEVICE for view in found["tasks"])
 
 
 def test_nothing_heavy_is_imported(tmp_path):
