@@ -134,10 +134,11 @@ def test_when_the_service_vanishes_the_rest_is_judged_here_and_nothing_twice(pat
         assert main(command(names, path, tmp_path / "a.sqlite")) == 0
         stopper.join()
     out, err = capsys.readouterr()
-    judges = [json.loads(line)["environment"]["judge"] for line in out.splitlines()]
-    assert isinstance(judges[0], int)
-    assert judges[1:] == ["ourselves"] * 2
-    assert len(calls) == 2
+    lines = [json.loads(line) for line in out.splitlines()]
+    judges = [line["environment"]["judge"] for line in lines]  # the others may have been judged before it, or not
+    assert [line["file"] for line in lines] == names
+    assert judges[1] == "ourselves"
+    assert judges.count("ourselves") == len(calls)
     assert len(err.splitlines()) == 1
     with open_archive(tmp_path / "a.sqlite") as store:
         assert store.summary().evaluations == 3
