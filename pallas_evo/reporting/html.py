@@ -34,6 +34,9 @@ MOST_TEXT = 8_000_000
 MOST_WORDS = 200
 """Characters of a name in what programs read of the page."""
 
+_CURVE = 3
+"""Tasks that a curve over them takes, at least."""
+
 MOST_ROWS = 200
 """Rows of a list of runs or islands."""
 
@@ -117,7 +120,7 @@ def _share(report: Report, share: Share, scale: svg.Scale) -> dict[str, Any]:
     return {
         "share": share,
         "rows": rows,
-        "fast": svg.fast(share) if share.timed else "",
+        "fast": svg.fast(share) if share.timed and share.correct >= _CURVE else "",
         "sparks": [spark for view in share.views if (spark := _spark(pages[id(view)]))] if share.timed else [],
         "peaks": peaks,
         "points": [_point(point) for point in points],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pallas_evo.errors import UsageError
-from pallas_evo.reporting.report import Report, Share, TaskPage, attained, extra_missing
+from pallas_evo.reporting.report import Report, Share, TaskPage, attained, extra_missing, plausible
 from pallas_evo.reporting.safe import brief
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def _title(share: Share) -> str:
 
 
 def _score(rows: Sequence[Any]) -> float:
-    return rows[0].score or 0.0
+    """The first row's score; a stranger's claim that none can be is drawn at the end of the axis."""
+    return min(max(rows[0].score or 0.0, 2**-10), 2**10)
 
 
 def _speed(share: Share) -> Figure:
@@ -107,6 +108,7 @@ def _speed(share: Share) -> Figure:
     figure, axes = _new(6.4, 0.6 + 0.19 * len(share.views))
     for place, view in enumerate(share.views):
         best, seed = _score(view.best), view.seed.score if view.seed is not None else None
+        seed = seed if plausible(seed) else None
         if seed:
             axes.plot([seed, best], [place, place], color="#9aa3ad", linewidth=1, zorder=1)
             axes.scatter(seed, place, s=18, facecolor="white", edgecolor=_SEED, zorder=2, label="" if place else "seed")
@@ -125,7 +127,7 @@ def _speed(share: Share) -> Figure:
 def _fast(share: Share) -> Figure:
     """How many tasks have a program more than p times as fast as XLA."""
     figure, axes = _new(6.4, 3.4)
-    seeds = sorted(view.seed.score for view in share.views if view.seed is not None and view.seed.score)
+    seeds = sorted(view.seed.score for view in share.views if view.seed is not None and plausible(view.seed.score))
     best = sorted(_score(view.best) for view in share.views)
     end = max(2.5, min(6.0, best[-1] * 1.05))
     for scores, colour, name in ((seeds, _SEED, "seeds"), (best, _BEST, "best programs")):
@@ -204,7 +206,7 @@ def _progress(page: TaskPage) -> Figure:
         axes.step(
             generations, scores, where="post", color="#9aa3ad" if place else _BEST, linewidth=0.9 if place else 1.7
         )
-    if page.view.seed is not None and page.view.seed.score:
+    if page.view.seed is not None and plausible(page.view.seed.score):
         axes.axhline(page.view.seed.score, color=_SEED, linewidth=0.9, linestyle="--", label="seed")
         axes.legend()
     low, high = axes.get_ylim()

@@ -251,14 +251,14 @@ def stairs(generations: Sequence[Step]) -> tuple[Stair, ...]:
         steps.sort(key=lambda step: step.step or 0)
         better: list[tuple[int, float]] = []
         for step in steps:
-            if _plausible(step.best) and (not better or step.best > better[-1][1]):
+            if plausible(step.best) and (not better or step.best > better[-1][1]):
                 better.append((step.step or 0, step.best))
         if better:
             found.append(Stair(run=run, steps=tuple(better), last=steps[-1].step or 0))
     return tuple(sorted(found, key=lambda stair: -stair.steps[-1][1]))
 
 
-def _plausible(number: float | None) -> TypeGuard[float]:
+def plausible(number: float | None) -> TypeGuard[float]:
     """Whether a stranger's number can be a time in us or a score, and so may set the scale of a chart."""
     return number is not None and 1e-9 <= number <= 1e9
 
@@ -276,9 +276,9 @@ def attained(share: Share, facts: Facts) -> tuple[Peaks | None, tuple[Attained, 
     for view in share.views:
         row = view.best[0]
         work = facts.work(view.task, row.shape) if row.shape is not None else None
-        if work is None or not _plausible(row.time_us):
+        if work is None or not plausible(row.time_us):
             continue
-        floor_us = row.floor_us if _plausible(row.floor_us) else math.inf
+        floor_us = row.floor_us if plausible(row.floor_us) else math.inf
         found.append(
             Attained(
                 task=view.task,
@@ -286,7 +286,7 @@ def attained(share: Share, facts: Facts) -> tuple[Peaks | None, tuple[Attained, 
                 flops=min(work.flops, floor_us * peaks.tf32_tflop_s * 1e6),
                 bytes_read=min(work.bytes_read, floor_us * peaks.bandwidth_gb_s * 1e3),
                 time_us=row.time_us,
-                xla_us=row.xla_us if _plausible(row.xla_us) else None,
+                xla_us=row.xla_us if plausible(row.xla_us) else None,
             )
         )
     return peaks, tuple(found)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from pallas_evo.reporting.report import Attained, Peaks, Share, Stair
+from pallas_evo.reporting.report import Attained, Peaks, Share, Stair, plausible
 from pallas_evo.reporting.safe import brief, figure, finite
 
 _TOP, _BOTTOM = 10, 34
@@ -173,7 +173,7 @@ def progress(stairs: Sequence[Stair], *, seed: float | None, title: str) -> Mark
     scores = [score for stair in drawn for _, score in stair.steps]
     if not scores or max(stair.last for stair in drawn) < 1:
         return Markup("")
-    seed = seed if seed is not None and 0 < seed < 1e9 else None  # or it is a stranger's claim
+    seed = seed if plausible(seed) else None  # or it is a stranger's claim
     scores += [seed] if seed is not None else []
     if 0.5 <= max(scores) <= 1:
         scores.append(1.0)
