@@ -11,7 +11,6 @@ A rung that this machine cannot run is neither passed nor failed: its `passed` i
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import platform
@@ -280,11 +279,10 @@ class Verification:
     # ---- the candidate's way
 
     def _judge(self, task: Task, source: str) -> Rung:
-        """All gates that a candidate passes, on the CPU; compiling is a rung of its own."""
+        """All gates that a candidate passes, on the CPU. It compiles too, for the verdict to hold figures and PTX."""
         from pallas_evo.evaluation import evaluate
 
-        config = dataclasses.replace(self.config, compile=dataclasses.replace(self.config.compile, enabled=False))
-        verdict = evaluate(source, task, target="cpu", config=config)
+        verdict = evaluate(source, task, target="cpu", config=self.config)
         said = "" if verdict.correct else f"{verdict.reason}: {verdict.message}"
         return Rung(
             name="judge",
