@@ -33,7 +33,7 @@ def write_plots(report: Report, folder: Path) -> tuple[Path, ...]:
     """Draw all that there is to draw; returns the files. Files of the same names are replaced.
 
     `speed`, `fast` and `roofline` are made for each identity that was timed, `progress` for each task that evolved
-    under one, `refusals` once.
+    under one, `rejections` once.
 
     Raises:
         UsageError: the folder cannot be written, or the extra `report` is not installed.
@@ -72,7 +72,7 @@ def _figures(report: Report) -> Iterator[tuple[str, Figure]]:
             of = _name(names, page.view.task, page.view.device, page.view.timer, *page.view.sizes)
             yield f"progress-{of}", _progress(page)
     if report.rejected:
-        yield "refusals", _refusals(report)
+        yield "rejections", _rejections(report)
 
 
 def _name(taken: set[str], *parts: str | None) -> str:
@@ -222,13 +222,13 @@ def _progress(page: TaskPage) -> Figure:
 _MOST_REASONS = 30
 
 
-def _refusals(report: Report) -> Figure:
+def _rejections(report: Report) -> Figure:
     counted = sorted(report.rejected.items(), key=lambda item: (-item[1], item[0]))[:_MOST_REASONS]
     figure, axes = _new(6.4, 0.8 + 0.22 * len(counted))
     axes.barh(range(len(counted)), [count for _, count in counted], color=_BEST, height=0.6)
     axes.set_yticks(range(len(counted)), [brief(name, 40) for name, _ in counted])
     axes.invert_yaxis()
     axes.grid(False, axis="y")
-    axes.set_xlabel("evaluations refused")
-    axes.set_title("Refusals by reason")
+    axes.set_xlabel("evaluations rejected")
+    axes.set_title("Rejections by reason")
     return figure

@@ -135,13 +135,18 @@ class Report:
     facts: Facts
     sources: tuple[str, ...]
     problems: tuple[str, ...]
-    runs: tuple[RunView, ...]
+    runs: tuple[RunView, ...]  # oldest first
     shares: tuple[Share, ...]
     pages: tuple[TaskPage, ...]
     rejected: Mapping[str, int]
     programs: int
     evaluations: int
     accepted: int
+
+    @property
+    def run_count(self) -> int:
+        """How many runs; one that has scores under several identities counts once."""
+        return len({(run.source, run.id) for run in self.runs})
 
 
 def read_report(readers: Sequence[Reader], facts: Facts, *, problems: Sequence[str] = ()) -> Report:
@@ -170,7 +175,7 @@ def read_report(readers: Sequence[Reader], facts: Facts, *, problems: Sequence[s
         facts=facts,
         sources=tuple(reader.name for reader in readers),
         problems=tuple(problems),
-        runs=tuple(run for reader in readers for run in reader.runs()),
+        runs=tuple(sorted((run for reader in readers for run in reader.runs()), key=_began)),
         shares=shares([page.view for page in pages], facts.tasks),
         pages=tuple(pages),
         rejected=dict(rejected.most_common()),
@@ -178,6 +183,10 @@ def read_report(readers: Sequence[Reader], facts: Facts, *, problems: Sequence[s
         evaluations=sum(view.evaluations for view in counted.values()),
         accepted=sum(view.accepted for view in counted.values()),
     )
+
+
+def _began(run: RunView) -> float:
+    return run.date.timestamp() if run.date is not None else 0.0
 
 
 def write_html(report: Report, path: Path) -> None:

@@ -22,7 +22,7 @@ def test_each_plot_is_there_as_png_and_as_svg(tmp_path):
     where = "NVIDIA-H200-cupti-medium"
     assert names == {
         f"speed-{where}", f"fast-{where}", f"roofline-{where}", f"progress-L1-relu-{where}",
-        f"progress-L1-matmul-{where}", "refusals",
+        f"progress-L1-matmul-{where}", "rejections",
     }  # fmt: skip
     for path in made:
         if path.suffix == ".png":
@@ -53,7 +53,7 @@ def test_identities_have_files_of_their_own(tmp_path):
 
 def test_what_was_not_timed_is_not_drawn(tmp_path):
     made = write_plots(read_report([evolved("L1/relu", device="cpu", timer="untimed")], FACTS), tmp_path)
-    assert {path.stem for path in made} == {"refusals"}
+    assert {path.stem for path in made} == {"rejections"}
     assert write_plots(read_report([], FACTS), tmp_path / "none") == ()
 
 

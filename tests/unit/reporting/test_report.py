@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from page_samples import FACTS, H200, Made, evolved, view
+from page_samples import FACTS, H200, Made, evolved, run_view, view
 
 from pallas_evo.devices import find_device
 from pallas_evo.errors import UsageError
@@ -74,6 +75,21 @@ def test_a_task_under_two_identities_counts_once():
     report = read_report([Made(name="x", views=both)], FACTS)
     assert (report.programs, report.evaluations, report.accepted) == (2, 2, 2)
     assert report.rejected == {"numerics": 2}
+
+
+def test_a_run_counts_once_for_each_source_and_the_oldest_comes_first():
+    one, other = view("L1/relu", 1.0), view("L1/relu", 1.0, timer="wall")
+    late, early = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+    runs = [run_view(one, "a", date=late), run_view(other, "a", date=late), run_view(one, "b", date=early)]
+    made = [
+        Made(name="x", views=[one, other], run_views=runs),
+        Made(name="y", views=[], run_views=[replace(runs[0], source="y", date=None)]),
+    ]
+    report = read_report(made, FACTS)
+    assert report.run_count == 3
+    assert [(run.source, run.id) for run in report.runs] == [
+        ("y", "a"), ("made.sqlite", "b"), ("made.sqlite", "a"), ("made.sqlite", "a"),
+    ]  # fmt: skip
 
 
 def test_pages_come_in_the_tasks_order():
