@@ -16,6 +16,7 @@ _RANGES: tuple[tuple[str, int, int], ...] = (  # name's beginning, least and lar
     ("ELEMENTS_PER_WARP", 32, 2048),
     ("WIDE_", 16, 256),
     ("PROGRAMS_EACH", 1, 16),
+    ("ROWS_AT_ONCE", 1, 16),
     ("GROUP", 1, 64),
     ("UNROLL", 1, 16),
 )

@@ -10,6 +10,8 @@ unroll         several turns of the inner loop at once
 backwards      the inner loop from its end
 hints          eviction and cache hints on one load or store
 precision      one dot in full float32, or back in TF32
+
+`rewrites.py` has those that need the syntax tree.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterator
+
+from pallas_evo.evolution.rewrites import rewrites_of
 
 _HELPERS = {
     "unrolled": '''def unrolled(count, step, start):
@@ -68,6 +72,19 @@ def moves_of(block: str, *, dot_task: bool = True) -> Iterator[tuple[str, str]]:
         for name, made in make(block):
             if made != block and _parses(made):
                 yield name, made
+    for name, made in rewrites_of(block):
+        if made != block and _parses(made):
+            yield name, made
+
+
+_TRANSPOSED = re.compile(r"\w+\.T\b|jnp\.swapaxes\(\w+, -1, -2\)")
+_MARKS = {
+    "rows_at_once": "ROWS_AT_ONCE",
+    "one_pass": "jnp.maximum(jnp.sum(",
+    "reciprocal": " * (1.0 / ",
+    "exp2": "jnp.exp2(",
+    "few_masks": "def below(",
+}
 
 
 def tags_of(block: str) -> tuple[str, ...]:
@@ -75,6 +92,8 @@ def tags_of(block: str) -> tuple[str, ...]:
     found = [name for name in _HELPERS if f"def {name}(" in block]
     found += [f"evict:{what}" for what in set(re.findall(r'eviction_policy="(\w+)"', block))]
     found += [f"cache:{what}" for what in set(re.findall(r'cache_modifier="\.(\w+)"', block))]
+    found += [f"k_major:{len(arrays)}" for arrays in [_TRANSPOSED.findall(block)] if arrays]
+    found += [tag for tag, mark in _MARKS.items() if mark in block]
     found += ["full_precision"] if "Precision.HIGHEST" in block else []
     found += ["columns_first"] if re.search(r"rows = \(?pl\.program_id\(1\)", block) else []
     return tuple(sorted(found))
@@ -203,7 +222,7 @@ def _loops(block: str) -> Iterator[tuple[str, str]]:
     helpers = [f"def {name}(" in block for name in ("unrolled", "backwards")]
     if any(helpers) or not _LOOP.search(block):
         return
-    for turns in (2, 4):
+    for turns in (2, 4, 16):
         yield "unroll", _with_helper(_LOOP.sub("unrolled(", block), "unrolled", "UNROLL", turns)
     yield "backwards", _with_helper(_LOOP.sub("backwards(", block), "backwards")
 

@@ -18,8 +18,8 @@ from pallas_evo.evolution.knobs import has_dot, knobs_of, values_of, with_knobs
 from pallas_evo.evolution.model import ScoreModel
 from pallas_evo.evolution.moves import moves_of
 
-POOL = 24  # candidates from which one is chosen
-GREEDY = 0.75  # share of choices that follow the model, once it knows anything
+POOL = 48  # candidates from which one is chosen
+GREEDY = 0.9  # share of choices that follow the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class OfflineMutator:
 
     Args:
         seed: of its random choices.
-        use_model: whether scores guide the choice; without, it is random search, the baseline's baseline.
+        use_model: whether scores and the model's prior guide the choice; without, it is random search.
 
     May be used from several threads.
     """
@@ -117,10 +117,10 @@ class OfflineMutator:
             return pool
         structural = list(moves_of(block, dot_task=dot_task))
         for attempt in range(8 * POOL):
-            steps = 1 + attempt // POOL
+            steps = 1 + attempt // POOL + (self._rng.integers(3) if attempt % 2 else 0)
             made = block
             what: tuple[str, ...] = ()
-            if structural and self._rng.random() < 0.35:
+            if structural and self._rng.random() < 0.45:
                 names = sorted({name for name, _ in structural})
                 chosen = names[self._rng.integers(len(names))]  # moves alike, however many forms each has
                 forms = [form for name, form in structural if name == chosen]
@@ -160,7 +160,7 @@ class OfflineMutator:
         return made, what
 
     def _choose(self, blocks: list[str]) -> str:
-        follow = self._use_model and self._model.informed and self._rng.random() < GREEDY
+        follow = self._use_model and self._rng.random() < GREEDY
         if not follow:
             return blocks[self._rng.integers(len(blocks))]
         return blocks[int(np.argmax(self._model.draw(blocks, self._rng)))]

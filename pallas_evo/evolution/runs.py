@@ -81,10 +81,18 @@ def evolve(
         progress = _Progress(settings.generations, say)
         runner: Any = None
         try:
-            with _quiet(folder), _service(folder, settings) as model:
+            with _quiet(folder), _service(folder, settings) as (model, mutator):
                 settings = _populated(folder, settings, task, store, say)
                 progress.count_from(folder)
-                runner = _runner(folder, settings, task, model, lost, progress)
+                _learn(folder, mutator)
+
+                def on_program(generation: int, metrics: dict[str, Any], correct: bool) -> None:
+                    progress.program(generation, metrics, correct)
+                    score = float(metrics.get("combined_score", 0.0)) if correct else 0.0
+                    if mutator is not None:
+                        mutator.learn((folder / f"gen_{generation}" / "main.py").read_text(encoding="utf-8"), score)
+
+                runner = _runner(folder, settings, task, model, lost, on_program)
                 try:
                     runner.run()
                 finally:
@@ -153,7 +161,25 @@ def _database(folder: Path, settings: RunSettings, population: int) -> Any:
     )
 
 
-def _runner(folder: Path, settings: RunSettings, task: Task, model: str, lost: int, progress: _Progress) -> Any:
+def _learn(folder: Path, mutator: OfflineMutator | None) -> None:
+    """What is stored already; prompts alone show the programs of one island, and none that was refused."""
+    import sqlite3
+
+    if mutator is None:
+        return
+    with contextlib.closing(sqlite3.connect(folder / rundir.DATABASE)) as connection:
+        for code, score, correct in connection.execute("SELECT code, combined_score, correct FROM programs"):
+            mutator.learn(code, float(score or 0.0) if correct else 0.0)
+
+
+def _runner(
+    folder: Path,
+    settings: RunSettings,
+    task: Task,
+    model: str,
+    lost: int,
+    on_program: Callable[[int, dict[str, Any], bool], None],
+) -> Any:
     from shinka.core import EvolutionConfig
     from shinka.launch import LocalJobConfig
 
@@ -188,7 +214,7 @@ def _runner(folder: Path, settings: RunSettings, task: Task, model: str, lost: i
         },
     )
     return Runner(
-        on_program=progress.program,
+        on_program=on_program,
         confirm=Elites(task, load_config(folder / EVALUATION), settings.target, folder).confirm,
         evo_config=evolution,
         job_config=job,
@@ -207,16 +233,16 @@ def _device(settings: RunSettings) -> str | None:
 
 
 @contextmanager
-def _service(folder: Path, settings: RunSettings) -> Iterator[str]:
-    """The model's name, with our own service behind it where no other is asked for."""
+def _service(folder: Path, settings: RunSettings) -> Iterator[tuple[str, OfflineMutator | None]]:
+    """The model's name and our mutator, whose service stands behind the name where no other is asked for."""
     if settings.mutator != OFFLINE:
-        yield settings.mutator
+        yield settings.mutator, None
         return
     written = rundir.stored_generations(folder)
     mutator = OfflineMutator(seed=settings.seed + 1000 * len(written), use_model=not settings.random_search)
     mutator.exclude(rundir.sources(folder))
     with offline_service(mutator) as model:
-        yield model
+        yield model, mutator
 
 
 class _Progress:

@@ -8,8 +8,9 @@ import pytest
 from pallas_evo.evolution.blocks import identity, smallest_edit, split_block
 from pallas_evo.evolution.knobs import knobs_of, with_knobs
 from pallas_evo.evolution.model import ScoreModel
-from pallas_evo.evolution.moves import moves_of
+from pallas_evo.evolution.moves import moves_of, tags_of
 from pallas_evo.evolution.mutator import OfflineMutator
+from pallas_evo.evolution.rewrites import rewrites_of
 from pallas_evo.evolution.service import answer, kind_of, scored_programs
 from pallas_evo.paths import seed_file
 from pallas_evo.tasks import load_tasks
@@ -119,3 +120,33 @@ def test_scores_are_read_exactly_where_they_are_printed_exactly():
 @pytest.mark.parametrize("messages", [[], [{"role": "user", "content": "hello"}], [{"role": "user"}]])
 def test_a_prompt_without_a_program_gets_a_sentence(messages):
     assert "program" in answer(messages, OfflineMutator())
+
+
+@pytest.mark.parametrize(
+    ("task_id", "names"),
+    [
+        ("L1/matmul", {"k_major", "few_masks"}),
+        ("L1/batched_matmul", {"k_major", "few_masks"}),
+        ("L1/softmax", {"rows_at_once", "reciprocal", "exp2"}),
+        ("L1/layernorm", {"rows_at_once", "one_pass", "reciprocal"}),
+        ("L3/flash_attention", {"k_major", "reciprocal", "exp2", "few_masks"}),
+    ],
+)
+def test_rewrites_are_found_once_and_change_what_they_say(task_id, names):
+    block = split_block(seed(task_id))[1]
+    made = list(rewrites_of(block))
+    assert names <= {name for name, _ in made}
+    assert len({identity(form) for _, form in made}) == len(made)
+    for name, form in made:
+        assert set(tags_of(form)) - set(tags_of(block)) or name == "reciprocal"  # some seeds have one already
+
+
+def test_the_model_learns_from_refusals():
+    block = split_block(seed("L1/relu"))[1]
+    model, rng = ScoreModel(), np.random.default_rng(0)
+    model.learn(block, 1.0)
+    for size in (512, 1024):
+        model.learn(with_knobs(block, {"BLOCK_N": size}), 0.0)
+    near, far = (with_knobs(block, {"BLOCK_N": size}) for size in (2048, 64))
+    draws = np.array([model.draw([near, far], rng) for _ in range(50)])
+    assert (draws[:, 0] < draws[:, 1]).mean() > 0.8
