@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from importlib.util import find_spec
@@ -10,16 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_archive import CHILD, GRANDCHILD, HOSTILE, ORIGINAL, RELU, SEED, SWIGLU, TEXTS, made, refused, timed, untimed
+from made_archive import CHILD, GRANDCHILD, HOSTILE, ORIGINAL, RELU, SEED, TEXTS, made, timed
 
 from pallas_evo.archive import open_archive, sha256_of_text
 from pallas_evo.cli.export import task_facts
 from pallas_evo.reporting.dataset_columns import COLUMNS, NAMES
 from pallas_evo.reporting.dataset_rows import finite, plain_text, positive, standing
+from pallas_evo.tasks import get_task
 from pallas_evo.tasks.listing import reference_source
 
 pytest.importorskip("pyarrow")
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pallas_evo.reporting import dataset
@@ -243,16 +244,11 @@ def test_datasets_reads_it(folder, tmp_path, monkeypatch):
 
 
 def test_another_version_of_a_task_is_another_task(tmp_path):
-    facts = task_facts()
     with open_archive(tmp_path / "archive.sqlite") as archive:
-        import dataclasses
-
-        from pallas_evo.tasks import get_task
-
         archive.add_tasks([dataclasses.replace(get_task(RELU), version=9)])
         program = archive.add_program(RELU, SEED, origin="seed")
         archive.add_evaluation(program, timed(SEED, task_version=9))
-        dataset.write_dataset(archive, facts, tmp_path, version="1", day="today")
+        dataset.write_dataset(archive, task_facts(), tmp_path, version="1", day="today")
     one = row(tmp_path, SEED)
     assert (one["Correct"], one["Pallas_Runtime"]) == (None, None)
     assert one["Error"] == "judged under version 9 of the task only, which is at 1 now"
@@ -317,10 +313,3 @@ def test_numbers():
         1.0, 0.0, -1.5, None, None, None, None, None,
     ]  # fmt: skip
     assert [positive(value) for value in (2.0, 0.0, -1.0, math.nan)] == [2.0, None, None, None]
-
-
-def test_untold_verdicts_of_the_helpers_are_what_they_say():
-    assert not refused(SEED).correct
-    assert untimed(SEED).timer == "untimed"
-    assert SWIGLU in task_facts()
-    assert pa.types.is_string(dataset.SCHEMA.field("Op_Name").type)
