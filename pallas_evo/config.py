@@ -63,7 +63,7 @@ class RunLimits:
     device_deadline_s: float = 3.0  # of a program's kernels on a GPU, transfers to it not counted
     memory_bytes: int = 16 << 30
     lane_elements: int = 1 << 22  # elements of one value that the executor holds at once: the grid goes in chunks
-    executor_timed_size_s: float = 2.0  # with a GPU the executor runs the timed size too where it takes less
+    executor_timed_size_s: float = 1.0  # with a GPU the executor runs the timed size too where it takes less
 
 
 @dataclass

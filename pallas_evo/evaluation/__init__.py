@@ -91,8 +91,11 @@ class Evaluator:
                 when_traced=self.prepare if more else None
             )
         finally:
-            processes.stop()
-            self._reaper.submit(processes.kill)  # not waited for: a CUDA process takes a while to go
+            if self._spares is None and not processes.tracers.used:  # refused before anything of it ran
+                self._spares = processes
+            else:
+                processes.stop()
+                self._reaper.submit(processes.kill)  # not waited for: a CUDA process takes a while to go
 
     def self_ratio(self, source: str, task: Task) -> SelfRatio:
         """A program that is known to be right, timed against a second compilation of itself.

@@ -131,7 +131,7 @@ def _against(
     timer = config.timer.name
     _sure(device.prepare(one, base, turns[:SELF_REPEATS], turns[SELF_REPEATS:], timer, against=other))
     with device.alone():
-        timed = _sure(device.measure(one, timer, []))
+        timed = _sure(device.measure(one, timer))
     return timed.candidate_us, timed.baseline_us
 
 

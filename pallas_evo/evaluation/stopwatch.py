@@ -95,10 +95,10 @@ class Stopwatch:
             taken = self._take(device, artefact, base, turns[:repeats], turns[repeats:], kept)
             if isinstance(taken, Rejection):
                 return taken
-            timed, evidence = taken
+            timed, outputs, evidence = taken
             judging = [
                 self.pool.submit(self._compare, output, *expected[index].result())
-                for index, output in zip(kept, timed.outputs, strict=True)
+                for index, output in zip(kept, outputs, strict=True)
             ]
             drifted = drift(timed.baseline_us)
             if drifted <= settings.baseline_drift:
@@ -138,8 +138,11 @@ class Stopwatch:
         turns: Sequence[Sequence[Turn]],
         baseline_turns: Sequence[Sequence[Turn]],
         kept: Sequence[int],
-    ) -> tuple[Timed, dict[str, Any]] | Rejection:
-        """One measurement, and what was seen around it; `held_s` is how long nobody else had the GPU."""
+    ) -> tuple[Timed, list[np.ndarray], dict[str, Any]] | Rejection:
+        """One measurement, the outputs that are judged, and what was seen around it.
+
+        `held_s` is how long nobody else had the GPU.
+        """
         timer = self.config.timer.name
         try:
             refused = device.prepare(artefact, base, turns, baseline_turns, timer)
@@ -172,13 +175,16 @@ class Stopwatch:
 
 def _measure(
     device: DeviceRunner, artefact: Artefact, timer: str, kept: Sequence[int]
-) -> tuple[Timed, dict[str, Any]] | Rejection:
+) -> tuple[Timed, list[np.ndarray], dict[str, Any]] | Rejection:
     with device.alone() as waited_s:
         start = time.perf_counter()
         before = telemetry.read()
-        timed = device.measure(artefact, timer, kept)
+        timed = device.measure(artefact, timer)
         after = telemetry.read()
         held_s = time.perf_counter() - start
     if isinstance(timed, Rejection):
         return timed
-    return timed, {"waited_s": waited_s, "held_s": held_s, "before": before, "after": after}
+    outputs = device.timed_outputs(artefact, kept)
+    if isinstance(outputs, Rejection):
+        return outputs
+    return timed, outputs, {"waited_s": waited_s, "held_s": held_s, "before": before, "after": after}

@@ -164,7 +164,7 @@ class Trials:
         limit_s = None if small else self.config.run.executor_timed_size_s
         arrays = inputs.result()
         size = sum(array.size for array in arrays) + int(np.prod(self.artefacts[label].workload.output.shape))
-        if limit_s is not None and self._host_speed * size > 1.5 * limit_s:
+        if limit_s is not None and self._host_speed * size > limit_s:
             return None  # it would be stopped half way
         looked = self.host.run(self.artefacts[label], arrays, deadline_s=limit_s)
         if not isinstance(looked, Rejection):

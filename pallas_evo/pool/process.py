@@ -23,6 +23,7 @@ MODULE = "pallas_evo.pool.judge"
 START_S = 180.0  # JAX, and the probes of the jail, on a busy machine
 GRACE_S = 5.0  # from SIGTERM until SIGKILL: time to end its own workers and to remove their folders
 SAID_CHARACTERS = 2000
+MOST_THREADS = 4  # of a judge's references
 
 
 class Lost(Exception):
@@ -40,6 +41,8 @@ class JudgeProcess:
 
     def __init__(self, *, target: str, gpu: str | None = None, factory: str | None = None) -> None:
         environment = judge_environment()
+        # JAX's CPU backend starts a thread for each core, and those of several judges would spin against each other.
+        environment.setdefault("PJRT_NPROC", str(max(1, min(MOST_THREADS, (os.cpu_count() or 1) // 2))))
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         self._scratch = environment["PALLAS_EVO_SCRATCH"] = scratch.make()  # what a judge that is killed leaves is here

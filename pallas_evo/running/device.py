@@ -79,7 +79,7 @@ def environment(platform: str = "cuda") -> dict[str, str]:
 class Timed:
     """Raw samples in us of a program and of the XLA baseline, by the named timer and by the wall clock.
 
-    `outputs` are those of the timed calls that were kept, in order; `kernels` counts the launches of one call.
+    `kernels` counts the launches of one call.
     """
 
     timer: str
@@ -88,7 +88,6 @@ class Timed:
     wall_candidate_us: tuple[float, ...]
     wall_baseline_us: tuple[float, ...]
     kernels: dict[str, int]
-    outputs: tuple[np.ndarray, ...]
 
 
 class DeviceRunner:
@@ -254,22 +253,17 @@ class DeviceRunner:
             said = self._ask(request, self.limits.deadline_s, placing=True)
         return said if isinstance(said, Rejection) else None
 
-    def measure(self, artefact: Artefact, timer: str, keep: Sequence[int]) -> Timed | Rejection:
+    def measure(self, artefact: Artefact, timer: str) -> Timed | Rejection:
         """Take the samples that `prepare` made ready; call it within `alone`.
-
-        Args:
-            keep: which of the timed calls' outputs come back, by their place; the program cannot know.
 
         Raises:
             DeviceUnavailable, WorkerFailed: ours.
         """
         label = artefact.workload.label
-        request = {"op": "measure", "label": label, "timer": timer, "keep": list(keep)}
-        with self._lock:
-            said = self._ask(request, self.limits.device_deadline_s + MEASURED_RUNS * self.seconds.get(label, 0.0))
-            if isinstance(said, Rejection):
-                return said
-            outputs = self._outputs(said, artefact, len(keep))
+        request = {"op": "measure", "label": label, "timer": timer}
+        said = self._ask(request, self.limits.device_deadline_s + MEASURED_RUNS * self.seconds.get(label, 0.0))
+        if isinstance(said, Rejection):
+            return said
 
         def samples(name: str) -> tuple[float, ...]:
             return tuple(float(sample) for sample in said[name])
@@ -281,8 +275,20 @@ class DeviceRunner:
             wall_candidate_us=samples("wall_candidate_us"),
             wall_baseline_us=samples("wall_baseline_us"),
             kernels=dict(said["kernels"]),
-            outputs=tuple(outputs),
         )
+
+    def timed_outputs(self, artefact: Artefact, keep: Sequence[int]) -> list[np.ndarray] | Rejection:
+        """Outputs of the last measurement's timed calls.
+
+        Args:
+            keep: which of them, by their place; the program cannot know.
+
+        Raises:
+            DeviceUnavailable, WorkerFailed: ours.
+        """
+        with self._beside():
+            said = self._ask({"op": "outputs", "keep": list(keep)}, TRANSFER_S)
+            return said if isinstance(said, Rejection) else self._outputs(said, artefact, len(keep))
 
     @contextmanager
     def alone(self) -> Iterator[float]:

@@ -85,3 +85,19 @@ def test_without_a_gpu_cuda_is_our_failure_and_auto_is_the_cpu():
 
 def test_the_door_takes_an_id():
     assert evaluate(RELU, "L1/relu", target="cpu").correct
+
+
+def test_what_is_refused_before_it_ran_costs_no_processes():
+    with Evaluator(Config(), target="cpu") as evaluator:
+        evaluator.prepare()
+        waiting = evaluator._spares
+        assert evaluator.evaluate("def kernel(:", TASK, more=True).reason == "syntax"
+        assert evaluator._spares is waiting
+        assert evaluator.evaluate(RELU, TASK).correct
+        assert evaluator._spares is not waiting
+
+
+def test_the_judge_forks_where_it_may_and_judges_the_same():
+    with Evaluator(Config(), target="cpu", nursed=True) as evaluator:
+        verdicts = [evaluator.evaluate(RELU, TASK, more=True) for _ in range(2)]
+    assert all(verdict.correct for verdict in verdicts)
