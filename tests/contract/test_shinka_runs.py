@@ -20,9 +20,11 @@ import pytest
 from pallas_evo.archive import open_archive
 from pallas_evo.config import load_config
 from pallas_evo.errors import PallasEvoError, UsageError
+from pallas_evo.evolution.metrics import shinka_metrics
 from pallas_evo.evolution.rundir import RunSettings
 from pallas_evo.evolution.runs import evolve
 from pallas_evo.paths import EVALUATORS
+from pallas_evo.tasks import get_task
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shinka")]
 
@@ -32,7 +34,7 @@ KEY = "fake-key-that-no-candidate-may-see"
 
 def rows(folder):
     with closing(sqlite3.connect(folder / "programs.sqlite")) as connection:
-        columns = "generation, island_idx, correct, combined_score, code"
+        columns = "generation, island_idx, correct, combined_score, code, public_metrics"
         return connection.execute(f"SELECT {columns} FROM programs ORDER BY generation").fetchall()
 
 
@@ -43,10 +45,22 @@ def run(folder, archive, **settings):
     )  # fmt: skip
 
 
-def test_twelve_programs_from_several_seeds_on_two_islands(tmp_path, monkeypatch, capsys):
+def in_group(task):
+    return pytest.param(task, marks=pytest.mark.xdist_group(f"shinka {task}"))  # the three spread over the workers
+
+
+@pytest.mark.parametrize("task", [in_group("L1/relu"), in_group("L1/softmax"), in_group("L2/pwm_scan")])
+def test_twelve_programs_from_several_seeds_on_two_islands_with_an_evaluator_killed(
+    tmp_path, monkeypatch, capsys, task
+):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     folder, archive = tmp_path / "run", tmp_path / "archive.sqlite"
-    outcome = run(folder, archive, task="L1/relu", generations=9, variants=2)
+    killed = []
+    killer = threading.Thread(target=_kill_one_evaluator, args=(str(folder), killed), daemon=True)
+    killer.start()
+    outcome = run(folder, archive, task=task, generations=9, variants=2)
+    killer.join(10)
+    assert killed
     stored = rows(folder)
     assert [row[0] for row in stored] == list(range(12))
     assert {row[1] for row in stored} == {0, 1}
@@ -56,15 +70,35 @@ def test_twelve_programs_from_several_seeds_on_two_islands(tmp_path, monkeypatch
     assert outcome.best_program.exists()
     with open_archive(archive, read_only=True) as store:
         records = {record.candidate_sha256: record for record in store.evaluations(run_id=outcome.run_id)}
-        programs = store.programs(run_id=outcome.run_id)
-        scores = {program.generation: records[program.sha256].combined_score for program in programs}
-        assert scores == {row[0]: row[3] for row in stored}
-        child = next(program for program in programs if program.origin == "mutation")
+        programs = {program.generation: program for program in store.programs(run_id=outcome.run_id)}
+        for generation, _, correct, score, code, public in stored:
+            program = programs[generation]
+            record = records[program.sha256]
+            assert (program.source, record.correct, record.combined_score) == (code, bool(correct), score)
+            ours = shinka_metrics(get_task(task), store.evaluation(record.id))
+            assert json.loads(public) == json.loads(json.dumps(ours["public"]))
+        child = next(program for program in programs.values() if program.origin == "mutation")
         assert child.diff
         assert store.lineage(child)[1].sha256 == child.parent_sha256
     for file in folder.glob("gen_*/**/*"):
         assert not file.is_file() or KEY not in file.read_text(errors="replace")
     assert capsys.readouterr().out == ""
+
+
+def _kill_one_evaluator(folder, killed):
+    """Kill the first evaluator of the run that is found at work, as the kernel does when memory runs out."""
+    end = time.monotonic() + 150
+    while time.monotonic() < end:
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_text()
+                if "evaluate.py" in words and folder in words:
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed.append(pid)
+                    return
+            except OSError:
+                continue
+        time.sleep(0.05)
 
 
 def test_killed_stopped_by_a_failure_of_ours_and_resumed(tmp_path):
