@@ -108,7 +108,8 @@ class Timer:
 
     name: str = "cupti"  # or wall; where CUPTI is not there the wall clock takes over, and the record says so
     repeats: int = 12  # timed calls, each on inputs of its own
-    baseline_inputs: int = 2  # input sets that the baseline uses in turn
+    baseline_inputs: int = 12  # input sets that the baseline uses in turn, where they are no larger than inputs_bytes
+    inputs_bytes: int = 8 << 30  # of all input sets of a measurement; where it would be more, the baseline has two
     baseline_drift: float = 0.05  # between the halves of a measurement; over it, it is taken again
     attempts: int = 3
     judged_elements: int = 1 << 24  # of the timed calls' outputs together; beyond it a secret subset of them is judged

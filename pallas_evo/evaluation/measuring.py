@@ -23,7 +23,7 @@ from pallas_evo.types import Artefact, Rejection, Task, Workload
 
 T = TypeVar("T")
 
-SELF_REPEATS = 24
+SELF_REPEATS = 18
 COPY_BYTES = 1 << 30  # read, and as many written: far over any L2
 COPY_REPEATS = 10
 
@@ -127,7 +127,7 @@ def _against(
     device: DeviceRunner, task: Task, one: Artefact, other: Artefact, config: Config, rng: np.random.Generator
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     base = tasks.draw_inputs(task, one.workload.dims, rng)
-    turns = draw_turns([spec.law for spec in task.inputs], [a.shape[0] for a in base], rng, SELF_REPEATS + 2)
+    turns = draw_turns([spec.law for spec in task.inputs], [a.shape[0] for a in base], rng, 2 * SELF_REPEATS + 1)
     timer = config.timer.name
     _sure(device.prepare(one, base, turns[:SELF_REPEATS], turns[SELF_REPEATS:], timer, against=other))
     with device.alone():

@@ -88,7 +88,7 @@ class Stopwatch:
                 [spec.law for spec in self.task.inputs],
                 [array.shape[0] for array in base],
                 rng,
-                repeats + settings.baseline_inputs,
+                repeats + self._baseline_sets(base, repeats) + 1,  # one more warms the baseline
             )
             kept = self._kept(artefact, repeats)
             expected = {index: self.pool.submit(self._expected, base, turns[index]) for index in kept}
@@ -158,6 +158,12 @@ class Stopwatch:
                 refused = fresh.prepare(artefact, base, turns, baseline_turns, timer)
                 return refused or _measure(fresh, artefact, timer, kept)
         return refused or _measure(device, artefact, timer, kept)
+
+    def _baseline_sets(self, base: Sequence[np.ndarray], repeats: int) -> int:
+        """As many as the candidate has, so that neither slot meets memory that is warmer than the other's."""
+        settings, size = self.config.timer, sum(array.nbytes for array in base)
+        count = min(settings.baseline_inputs, repeats)
+        return count if size * (repeats + count) <= settings.inputs_bytes else min(2, count)
 
     def _kept(self, artefact: Artefact, repeats: int) -> list[int]:
         """Which timed calls are judged: all, or a secret subset where outputs are large."""

@@ -56,7 +56,7 @@ def calls(candidate: Callable[..., Any], baseline: Callable[..., Any]) -> Calls:
         candidate=candidate,
         baseline=baseline,
         inputs=[[f"input {index}"] for index in range(ROUNDS)],
-        baseline_inputs=[["other 0"], ["other 1"]],
+        baseline_inputs=[["other 0"], ["other 1"], ["to warm it"]],
         poison=[f"poison {index}" for index in range(ROUNDS)],
     )
 
