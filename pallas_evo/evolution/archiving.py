@@ -69,6 +69,7 @@ def archive_run(
                 other_samples_us={
                     size: {"xla": list(measured["baseline_us"])}
                     for size, measured in evaluation.environment.get("timing", {}).items()
+                    if "baseline_us" in measured
                 },
             )
         added += 1
