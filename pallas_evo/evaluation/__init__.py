@@ -78,7 +78,8 @@ class Evaluator:
         Args:
             source: the candidate's file.
             task: what it is a candidate for.
-            more: another candidate follows, so start its processes while this one is judged.
+            more: another candidate follows, so start its processes while this one is judged, and do not wait until
+                this one's, which are killed, have gone.
 
         Raises:
             JailUnavailable, DeviceUnavailable, WorkerFailed, UnknownOperation: ours; there is no score.
@@ -91,7 +92,9 @@ class Evaluator:
                 when_traced=self.prepare if more else None
             )
         finally:
-            if self._spares is None and not processes.tracers.used:  # refused before anything of it ran
+            if not more:
+                processes.kill()
+            elif self._spares is None and not processes.tracers.used:  # refused before anything of it ran
                 self._spares = processes
             else:
                 processes.stop()
