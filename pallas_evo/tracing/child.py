@@ -72,7 +72,7 @@ def _warm() -> None:
         return result
 
     square = [[16, 16], "float32"]
-    _export(first, {"inputs": [square, square], "output": square}, "NVIDIA A100 80GB PCIe", with_jaxpr=False)
+    _export(first, {"inputs": [square, square], "output": square}, "NVIDIA A100 80GB PCIe")
 
 
 def _answer(channel: Channel, request: dict[str, Any]) -> None:
@@ -82,15 +82,14 @@ def _answer(channel: Channel, request: dict[str, Any]) -> None:
             _force_triton()
         kernel = _load(request["source"])
         stage = "trace"
-        wanted = None
-        for number, workload in enumerate(request["workloads"]):
-            module, jaxpr = _export(kernel, workload, request["device_kind"], with_jaxpr=number == request["jaxpr_of"])
+        for workload in request["workloads"]:
+            module = _export(kernel, workload, request["device_kind"])
             if len(module) > request["artefact_bytes"]:
                 raise _Refused("artefact_size", f"{len(module)}")
             channel.send(b"M" + module)
-            wanted = wanted or jaxpr
         if request["jaxpr_of"] is not None:
-            channel.send(b"J" + _text(wanted, request["jaxpr_bytes"]))
+            jaxpr = _jaxpr(kernel, request["workloads"][request["jaxpr_of"]], request["device_kind"])
+            channel.send(b"J" + _text(jaxpr, request["jaxpr_bytes"]))
     except BaseException as error:
         channel.send(b"E" + json.dumps(_describe(error, stage)).encode())
 
@@ -117,12 +116,11 @@ def _text(jaxpr: Any, most_bytes: int) -> bytes:
     return text if len(text) <= most_bytes else b""
 
 
-def _export(kernel: Any, workload: dict[str, Any], device_kind: str, *, with_jaxpr: bool) -> tuple[bytes, Any]:
-    """One program: `kernel` at one workload, lowered for a GPU that is not here. Its Jaxpr is of the same trace."""
+def _export(kernel: Any, workload: dict[str, Any], device_kind: str) -> bytes:
+    """One program: `kernel` at one workload, lowered for a GPU that is not here."""
     import jax
     from jax import export
     from jax.experimental.pallas import triton as plgpu
-    from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
     inputs = [jax.ShapeDtypeStruct(tuple(shape), dtype) for shape, dtype in workload["inputs"]]
     try:
@@ -132,6 +130,31 @@ def _export(kernel: Any, workload: dict[str, Any], device_kind: str, *, with_jax
     except ValueError:
         pass  # some callables have no signature: the call itself will tell
     call = getattr(plgpu, "CUSTOM_CALL_TARGET_NAME", "__gpu$xla.gpu.triton")
+    with _gpu(device_kind):
+        exported = export.export(
+            jax.jit(kernel), platforms=["cuda"], disabled_checks=[export.DisabledSafetyCheck.custom_call(call)]
+        )(*inputs)
+    shape, dtype = workload["output"]
+    came = [f"{aval.dtype}{list(aval.shape)}" for aval in exported.out_avals]
+    if came != [f"{dtype}{list(shape)}"] or not jax.tree_util.treedef_is_leaf(exported.out_tree):
+        bare = jax.tree_util.treedef_is_leaf(exported.out_tree)
+        raise _Refused("signature", ", ".join(came) if bare else f"({', '.join(came)}) as {exported.out_tree}")
+    return exported.mlir_module_serialized
+
+
+def _jaxpr(kernel: Any, workload: dict[str, Any], device_kind: str) -> Any:
+    """What was traced for an export of the same workload: JAX keeps it."""
+    import jax
+
+    with _gpu(device_kind):
+        return jax.jit(kernel).trace(*(jax.ShapeDtypeStruct(tuple(s), dtype) for s, dtype in workload["inputs"])).jaxpr
+
+
+def _gpu(device_kind: str) -> Any:
+    """A block in which JAX lowers for a GPU that is not here."""
+    import jax
+    from jax.sharding import AbstractDevice, AbstractMesh, AxisType
+
     # Auto axes: with the default (Explicit) ones, honest glue carries sharding constraints from JAX 0.11 on.
     mesh = AbstractMesh(
         (1,),
@@ -139,18 +162,7 @@ def _export(kernel: Any, workload: dict[str, Any], device_kind: str, *, with_jax
         axis_types=(AxisType.Auto,),
         abstract_device=AbstractDevice(device_kind=device_kind, platform="gpu", num_cores=None),
     )
-    with jax.sharding.use_abstract_mesh(mesh):
-        jitted = jax.jit(kernel)
-        exported = export.export(
-            jitted, platforms=["cuda"], disabled_checks=[export.DisabledSafetyCheck.custom_call(call)]
-        )(*inputs)
-        jaxpr = jitted.trace(*inputs).jaxpr if with_jaxpr else None  # which is what the export has just traced
-    shape, dtype = workload["output"]
-    came = [f"{aval.dtype}{list(aval.shape)}" for aval in exported.out_avals]
-    if came != [f"{dtype}{list(shape)}"] or not jax.tree_util.treedef_is_leaf(exported.out_tree):
-        bare = jax.tree_util.treedef_is_leaf(exported.out_tree)
-        raise _Refused("signature", ", ".join(came) if bare else f"({', '.join(came)}) as {exported.out_tree}")
-    return exported.mlir_module_serialized, jaxpr
+    return jax.sharding.use_abstract_mesh(mesh)
 
 
 def _force_triton() -> None:
