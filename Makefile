@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "pallas_evo needs Python 3.11 to 3.13, this is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[ptx,report,test]'
+	$(BIN)/python -m pip install --quiet --editable '.[ptx,report,export,test]'
 	touch $@
 
 seed: $(STAMP)

@@ -318,5 +318,30 @@ def _table(lines: Sequence[dict[str, Any]]) -> list[str]:
     return said
 
 
+def markdown(summary: dict[str, Any]) -> str:
+    """The table of a recorded summary (`evolve.json`), as docs/evolution.md has it.
+
+    Ratios to XLA's time: of the seed and of the best program, as first measured; their quotient, of the judgements
+    taken again at the end.
+    """
+    said = [
+        "| task | search | programs | refused | seed | best | gain, confirmed |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for task in summary["tasks"]:
+        for search in SEARCHES:
+            cells = [
+                task["task"],
+                search,
+                str(task[f"{search}_evaluations"]),
+                str(sum(task[f"{search}_refused"].values())),
+                f"{task[f'{search}_seed']:.2f}",
+                f"{task[f'{search}_best']:.2f}",
+                f"{task[f'{search}_confirmed_gain']:.2f}x",
+            ]
+            said.append(f"| {' | '.join(cells)} |")
+    return "\n".join(said)
+
+
 if __name__ == "__main__":
     sys.exit(main())
