@@ -112,7 +112,7 @@ class Timer:
     inputs_bytes: int = 8 << 30  # of all input sets of a measurement; where it would be more, the baseline has two
     baseline_drift: float = 0.05  # between the halves of a measurement; over it, it is taken again
     attempts: int = 3
-    judged_elements: int = 1 << 24  # of the timed calls' outputs together; beyond it a secret subset of them is judged
+    judged_elements: int = 1 << 24  # of the timed calls' inputs or outputs; beyond it a secret subset of them is judged
     judged_outputs: int = 2  # at least
     slow_run_s: float = 0.1  # of one run by the host's clock; a slower program is timed slow_repeats times only
     slow_repeats: int = 4

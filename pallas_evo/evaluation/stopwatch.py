@@ -166,9 +166,10 @@ class Stopwatch:
         return count if size * (repeats + count) <= settings.inputs_bytes else min(2, count)
 
     def _kept(self, artefact: Artefact, repeats: int) -> list[int]:
-        """Which timed calls are judged: all, or a secret subset where outputs are large."""
+        """Which timed calls are judged: all, or a secret subset where inputs or outputs are large."""
         settings = self.config.timer
-        affordable = settings.judged_elements // int(np.prod(artefact.workload.output.shape))
+        inputs = sum(int(np.prod(spec.shape)) for spec in artefact.workload.inputs)
+        affordable = settings.judged_elements // max(inputs, int(np.prod(artefact.workload.output.shape)))
         count = min(repeats, max(affordable, settings.judged_outputs))
         return sorted(secrets.SystemRandom().sample(range(repeats), count))
 
