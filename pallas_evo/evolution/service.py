@@ -7,6 +7,7 @@ format that the system message asks for. It listens on 127.0.0.1 only; candidate
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -148,9 +149,17 @@ def offline_service(mutator: OfflineMutator) -> Iterator[str]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True, name="offline-mutator")
     thread.start()
+    before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
+    for name, value in before.items():  # ShinkaEvolve's client would hand even this address to a proxy
+        os.environ[name] = ",".join(filter(None, [value, "127.0.0.1"]))
     try:
         yield f"local/{MODEL}@http://127.0.0.1:{server.server_address[1]}/v1"
     finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         server.shutdown()
         server.server_close()
         thread.join()
