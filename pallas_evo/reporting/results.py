@@ -180,7 +180,9 @@ def short_of(line: Line) -> list[str]:
     elif line.ratio < EVEN:
         found.append(f"{line.ratio:.2f}x of {EVEN:.2f}x (its own bar, {bar:.2f}x, is reached)")
     if line.share is not None and line.share < BANDWIDTH:
-        found.append(f"{line.share:.0%} of the copy bandwidth at {line.share_size}, of {BANDWIDTH:.0%}")
+        found.append(
+            f"{_percent(line.share, 100)} of the copy bandwidth at {line.share_size}, of {_percent(BANDWIDTH, 100)}"
+        )
     return found
 
 
@@ -189,7 +191,7 @@ def what_binds(line: Line) -> str:
     if line.binds == "launch":
         return "launch: starting and draining its kernels is most of its time"
     if line.share is not None and line.share >= BANDWIDTH:
-        return f"memory: {line.share:.0%} of what a copy reaches"
+        return f"memory: {_percent(line.share, 100)} of what a copy reaches"
     if line.roofline is None or line.binds is None:
         return "not known"
     if line.roofline >= 60:
@@ -242,10 +244,10 @@ def _made_with(record: Mapping[str, Any], name: str) -> str:
         "`python -m pallas_evo.reporting.results`; [how it was run](campaign.md)."
     )
     return said + (
-        "\n\nEvery champion has passed all gates at small, medium and large (but for those that the last table names) in "
-        "a fresh process with new seeds, and compiles for sm_80 without spills and within 163 KB. A ratio is jitted XLA's time over the program's, at the "
-        "same precision, device time by CUPTI with a cold L2: above 1 the program is faster. Beside each stands the "
-        f"ratio that a wall clock gives for the same calls.{copied}"
+        "\n\nEvery champion has passed all gates at small, medium and large (but for those that the last table names) "
+        "in a fresh process with new seeds, and compiles for sm_80 without spills and within 163 KB. A ratio is jitted "
+        "XLA's time over the program's, at the same precision, device time by CUPTI with a cold L2: above 1 the program "
+        f"is faster. Beside each stands the ratio that a wall clock gives for the same calls.{copied}"
     )
 
 
