@@ -20,13 +20,19 @@ CUDA_PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
 def doctor(
     measure: Annotated[bool, typer.Option("--measure", help="Measure the GPU's copy bandwidth, too.")] = False,
+    ray: Annotated[
+        str | None, typer.Option("--ray", metavar="ADDRESS", help="Examine a Ray cluster, too: auto, or its HOST:PORT.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout in place of the lines.")] = False,
 ) -> None:
     """Say what this machine can do: GPU, jail, versions, timers, and which commands will run.
 
     Example: pallas_evo doctor
     """
+    cluster = None if ray is None else examine_ray(ray)
     found = examine()
+    if cluster is not None:
+        found["ray"] = cluster
     if measure:
         found["bandwidth"] = bandwidth(found)
     if as_json:
@@ -71,6 +77,52 @@ def examine() -> dict[str, Any]:
     }
     found["abilities"] = abilities(found)
     return found
+
+
+def examine_ray(address: str) -> dict[str, Any]:
+    """A cluster's nodes, and the actors of the services that judge there.
+
+    Raises:
+        UsageError: Ray is not installed, or no cluster can be joined at the address.
+    """
+    from pallas_evo.pool.ray_cluster import Cluster
+
+    cluster = Cluster(address)
+    try:
+        return cluster.describe()
+    finally:
+        cluster.close()
+
+
+def ray_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for people."""
+    gpus, cpus = found["gpus"], found["cpus"]
+    said = [
+        (
+            "ray",
+            f"version {found['version']} at {found['address']}, {len(found['nodes'])} nodes, "
+            f"{gpus['free']:g} of {gpus['total']:g} GPUs and {cpus['free']:g} of {cpus['total']:g} cores free",
+        )
+    ]
+    said += [
+        ("node", f"{node['name']}: {node['gpus']} GPUs ({node['accelerator'] or 'no type'}), {node['cpus']} cores")
+        for node in found["nodes"]
+    ]
+    for actor in found["actors"]:
+        about = actor["about"]
+        if about is None:
+            said.append(("actor", f"{actor['name']}: starting, or it does not answer"))
+            continue
+        pool = about["pool"]
+        load = "" if about["gpu_percent"] is None else f", GPU at {about['gpu_percent']} %"
+        said.append(
+            (
+                "actor",
+                f"{actor['name']} on {about['node']}, {about['device'] or 'its cores'}: {pool['busy']} of "
+                f"{len(pool['judges'])} judges busy{load}, {pool['judged']} judged, {pool['failures']} failures",
+            )
+        )
+    return said
 
 
 def bandwidth(found: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +194,8 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     if band := found.get("bandwidth"):
         sheet = f" of the datasheet's {band['datasheet_gb_s']:,.0f}" if band["datasheet_gb_s"] else ""
         said.append(("copies", f"{band['measured_gb_s']:,.0f} GB/s{sheet}"))
+    if "ray" in found:
+        said += ray_lines(found["ray"])
     said += [("will run", one["what"]) for one in found["abilities"] if one["works"]]
     said += [("will not", f"{one['what']}: {one['why']}") for one in found["abilities"] if not one["works"]]
     return said

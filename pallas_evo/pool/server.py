@@ -25,8 +25,9 @@ class Judges(Protocol):
     """What a server needs of a pool, wherever its judges are."""
 
     target: str
-    gpus: tuple[str, ...]
 
+    @property
+    def gpus(self) -> tuple[str, ...]: ...
     def submit_request(self, request: Mapping[str, Any], deadline_s: float | None = None) -> Future[dict[str, Any]]: ...
     def ahead_of(self, future: Future[dict[str, Any]]) -> int: ...
     def status(self) -> dict[str, Any]: ...
@@ -164,6 +165,9 @@ class Server:
 
     def _unsuitable(self, request: Mapping[str, Any]) -> str | None:
         """Why this service's verdict would not be the one that the client would come to itself."""
+        if getattr(self.pool, "elsewhere", False):  # on a cluster, whose GPUs the client does not see
+            asked = request["target"]
+            return None if asked in ("auto", self.pool.target) else f"it judges on {self.pool.target}, not on {asked}"
         chosen = request.get("cuda_visible_devices")
         theirs = gpus.visible(chosen) if request["target"] != "cpu" else ()
         wanted = request["target"] if request["target"] != "auto" else ("cuda" if theirs else "cpu")
