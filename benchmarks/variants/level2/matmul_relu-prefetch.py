@@ -1,0 +1,75 @@
+"""Matrix product followed by ReLU.
+
+    z = x @ w
+    out = max(z, 0)
+
+Inputs:
+    x: (M, K) float32
+    w: (K, N) float32
+Returns:
+    (M, N) float32, dot (TF32 operands allowed)
+
+The next block of the second operand is loaded into registers before this one is multiplied: it lies the wrong way
+round for the tensor instructions, so that the compiler can't copy it ahead by itself. Edges are masked with zeros.
+
+Task: L2/matmul_relu. Origin: a variant of the seed, written by hand; the task is PallasBench's.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+# EVOLVE-BLOCK-START
+BLOCK_M = 64
+BLOCK_N = 128
+BLOCK_K = 32
+GROUP = 8
+NUM_WARPS = 4
+NUM_STAGES = 3
+
+
+def tile_of(program, row_tiles, col_tiles):
+    """The tile of a program: GROUP rows of tiles at a time, so that neighbours in time share what they read."""
+    first = program // (GROUP * col_tiles) * GROUP
+    height = jnp.minimum(row_tiles - first, GROUP)
+    within = program % (GROUP * col_tiles)
+    return first + within % height, within // height
+
+
+def matmul_relu_tile(x_ref, w_ref, o_ref):
+    m, k = x_ref.shape
+    n = w_ref.shape[1]
+    row, col = tile_of(pl.program_id(0), pl.cdiv(m, BLOCK_M), pl.cdiv(n, BLOCK_N))
+    rows = (row * BLOCK_M + jnp.arange(BLOCK_M))[:, None]
+    cols = (col * BLOCK_N + jnp.arange(BLOCK_N))[None, :]
+
+    def w_block(block):
+        ks = block * BLOCK_K + jnp.arange(BLOCK_K)
+        return plgpu.load(w_ref.at[ks[:, None], cols], mask=(ks[:, None] < k) & (cols < n), other=0.0)
+
+    def step(block, carry):
+        total, w = carry
+        ks = block * BLOCK_K + jnp.arange(BLOCK_K)
+        x = plgpu.load(x_ref.at[rows, ks[None, :]], mask=(rows < m) & (ks[None, :] < k), other=0.0)
+        following = w_block(block + 1)  # past the end it is masked, and not used
+        return total + jnp.dot(x, w), following
+
+    start = (jnp.zeros((BLOCK_M, BLOCK_N), jnp.float32), w_block(0))
+    total, _ = lax.fori_loop(0, pl.cdiv(k, BLOCK_K), step, start)
+    plgpu.store(o_ref.at[rows, cols], jnp.maximum(total, 0.0), mask=(rows < m) & (cols < n))
+
+
+def kernel(x, w):
+    m, n = x.shape[0], w.shape[1]
+    return pl.pallas_call(
+        matmul_relu_tile,
+        grid=(pl.cdiv(m, BLOCK_M) * pl.cdiv(n, BLOCK_N),),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        compiler_params=plgpu.CompilerParams(num_warps=NUM_WARPS, num_stages=NUM_STAGES),
+    )(x, w)
+
+
+# EVOLVE-BLOCK-END
