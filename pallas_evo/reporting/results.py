@@ -246,8 +246,8 @@ def _made_with(record: Mapping[str, Any], name: str) -> str:
     return said + (
         "\n\nEvery champion has passed all gates at small, medium and large (but for those that the last table names) "
         "in a fresh process with new seeds, and compiles for sm_80 without spills and within 163 KB. A ratio is jitted "
-        "XLA's time over the program's, at the same precision, device time by CUPTI with a cold L2: above 1 the program "
-        f"is faster. Beside each stands the ratio that a wall clock gives for the same calls.{copied}"
+        "XLA's time over the program's, at the same precision, device time by CUPTI with a cold L2: above 1 it "
+        f"is the faster. Beside each stands the ratio that a wall clock gives for the same calls.{copied}"
     )
 
 
