@@ -6,7 +6,7 @@
   evaluation's.
 """
 
-from pallas_evo.archive.encoding import sha256_of_json, sha256_of_text, unified_diff
+from pallas_evo.archive.encoding import new_id, sha256_of_json, sha256_of_text, unified_diff
 from pallas_evo.archive.location import DEFAULT_ARCHIVE
 from pallas_evo.archive.migrate import upgrade
 from pallas_evo.archive.records import (
@@ -55,6 +55,7 @@ __all__ = [
     "TextRecord",
     "VerificationRecord",
     "identity_of",
+    "new_id",
     "open_archive",
     "sha256_of_json",
     "sha256_of_text",

@@ -2,24 +2,46 @@
 
 Rows go over in batches, each in one transaction that holds all that belongs together (an evaluation, its details and
 its samples), so a copy that was killed goes on where it was, and one that ran to its end adds nothing the second time.
+Keys are read as they are needed; only of programs, whose parents must go first, all are held in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Row, Table, and_, select, tuple_, update
+from sqlalchemy import Column, ColumnElement, Connection, Row, Select, Table, and_, select, tuple_, update
 
 from pallas_evo.archive import schema
+from pallas_evo.archive.failures import translated
 from pallas_evo.archive.records import CopyReport
 from pallas_evo.archive.writes import insert_new
 
 BATCH_ROWS = 250  # with two key columns well below the 999 variables that SQLite takes at least
 
-Write = Callable[[], AbstractContextManager[Connection]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A snapshot of the archive that is copied. What fails in it is said of it, and not tried again with the target."""
+
+    connection: Connection
+    name: str
+
+    def rows(self, statement: Select[Any]) -> list[Row[Any]]:
+        with translated(self.name):
+            return list(self.connection.execute(statement))
+
+
+class Write(Protocol):
+    """Calls its argument in a transaction on the target and returns what it returned. May call it more than once."""
+
+    def __call__(self, work: Callable[[Connection], T], /) -> T: ...
+
 
 _ORDER = (
     schema.tasks,
@@ -45,43 +67,57 @@ _PARTS = {
 """Tables whose rows are part of a row of another and go over with it, with the columns that say which."""
 
 
-def copy(source: Connection, write: Write) -> CopyReport:
-    """Copy everything that the source's snapshot holds and the target lacks. `write` begins a transaction there."""
+def copy(source: Source, write: Write) -> CopyReport:
+    """Copy everything that the source's snapshot holds and the target lacks. `write` does a transaction there."""
     added: dict[str, int] = {}
+
+    def count(news: Mapping[str, int]) -> None:
+        for name, number in news.items():
+            if number:
+                added[name] = added.get(name, 0) + number
+
     for table in _ORDER:
-        with write() as target:
-            there = {tuple(row) for row in target.execute(select(*table.primary_key.columns))}
-        missing = [key for key in _keys(source, table) if key not in there]
-        for keys in _batches(missing):
-            with write() as target:
-                for name, count in _copy_rows(source, target, table, keys).items():
-                    added[name] = added.get(name, 0) + count
-    with write() as target:
-        for name, count in (("runs", _end_runs(source, target)), *_renew(source, target)):
-            if count:
-                added[name] = added.get(name, 0) + count
+        for keys in _batches(_keys(source, table)):
+            count(write(partial(_copy_missing, source, table, keys)))
+    count(write(lambda target: {"runs": _end_runs(source, target)}))
+    count(write(lambda target: dict(_renew(source, target))))
     return CopyReport(added=added)
 
 
-def _keys(source: Connection, table: Table) -> list[tuple[Any, ...]]:
+def _copy_missing(source: Source, table: Table, keys: list[tuple[Any, ...]], target: Connection) -> dict[str, int]:
+    names = [column.name for column in table.primary_key.columns]
+    columns = [table.c[name] for name in names]
+    there = {tuple(row) for row in target.execute(select(*columns).where(_among(columns, keys)))}
+    missing = [key for key in keys if key not in there]
+    return dict(_copy_rows(source, target, table, missing)) if missing else {}
+
+
+def _keys(source: Source, table: Table) -> Iterator[tuple[Any, ...]]:
     """All keys of a table; programs with parents before their children."""
     if table is not schema.programs:
-        return [tuple(row) for row in source.execute(select(*table.primary_key.columns))]
+        in_pieces = {"yield_per": BATCH_ROWS}
+        found = source.connection.execute(select(*table.primary_key.columns), execution_options=in_pieces)
+        yield from (tuple(row) for row in found)
+        return
     columns = table.c
-    parent_of = {
+    parent_of: dict[tuple[Any, ...], str | None] = {
         (row.task_id, row.sha256): row.parent_sha256
-        for row in source.execute(select(columns.task_id, columns.sha256, columns.parent_sha256))
+        for row in source.rows(select(columns.task_id, columns.sha256, columns.parent_sha256))
     }
-    ordered: dict[tuple[Any, ...], None] = {}
+    done: set[tuple[Any, ...]] = set()
     for program in parent_of:
-        chain = [program]
-        while (parent := parent_of[chain[-1]]) is not None and (program[0], parent) not in ordered:
-            chain.append((program[0], parent))
-        ordered.update(dict.fromkeys(reversed(chain)))
-    return list(ordered)
+        chain: dict[tuple[Any, ...], None] = {}
+        link: tuple[Any, ...] | None = program
+        # Not in the chain already: two writers at once may have made each the other's parent.
+        while link is not None and link not in done and link not in chain:
+            chain[link] = None
+            parent = parent_of[link]
+            link = None if parent is None else (program[0], parent)
+        yield from reversed(chain)
+        done.update(chain)
 
 
-def _copy_rows(source: Connection, target: Connection, table: Table, keys: list[tuple[Any, ...]]) -> Mapping[str, int]:
+def _copy_rows(source: Source, target: Connection, table: Table, keys: list[tuple[Any, ...]]) -> Mapping[str, int]:
     rows = {
         tuple(row[: len(table.primary_key.columns)]): row
         for row in _rows(source, table, [column.name for column in table.primary_key.columns], keys)
@@ -93,15 +129,18 @@ def _copy_rows(source: Connection, target: Connection, table: Table, keys: list[
     return added
 
 
-def _rows(source: Connection, table: Table, names: Iterable[str], keys: list[tuple[Any, ...]]) -> list[Row[Any]]:
+def _rows(source: Source, table: Table, names: Iterable[str], keys: list[tuple[Any, ...]]) -> list[Row[Any]]:
     columns = [table.c[name] for name in names]
-    one = len(columns) == 1
-    wanted = columns[0].in_([key[0] for key in keys]) if one else tuple_(*columns).in_(keys)
     others = [column for column in table.columns if column not in set(columns)]
-    return list(source.execute(select(*columns, *others).where(wanted)))
+    return source.rows(select(*columns, *others).where(_among(columns, keys)))
 
 
-def _end_runs(source: Connection, target: Connection) -> int:
+def _among(columns: Sequence[Column[Any]], keys: list[tuple[Any, ...]]) -> ColumnElement[bool]:
+    """That a row's key is one of these."""
+    return columns[0].in_([key[0] for key in keys]) if len(columns) == 1 else tuple_(*columns).in_(keys)
+
+
+def _end_runs(source: Source, target: Connection) -> int:
     """Runs that were copied while they ran and have ended since."""
     table, ended = schema.runs, 0
     running = [row.id for row in target.execute(select(table.c.id).where(table.c.status == "running"))]
@@ -113,12 +152,14 @@ def _end_runs(source: Connection, target: Connection) -> int:
     return ended
 
 
-def _renew(source: Connection, target: Connection) -> Iterator[tuple[str, int]]:
+def _renew(source: Source, target: Connection) -> Iterator[tuple[str, int]]:
     """Verifications and findings that were made again since: the newer word holds."""
     for table in (schema.verifications, schema.findings):
         key, count = list(table.primary_key.columns), 0
         there = {tuple(row[:-1]): row[-1] for row in target.execute(select(*key, table.c.created_at))}
-        made = {tuple(row[:-1]): row[-1] for row in source.execute(select(*key, table.c.created_at))}
+        made: dict[tuple[Any, ...], Any] = {
+            tuple(row[:-1]): row[-1] for row in source.rows(select(*key, table.c.created_at))
+        }
         newer = [k for k, moment in made.items() if k in there and moment > there[k]]
         for keys in _batches(newer):
             for row in _rows(source, table, [column.name for column in key], keys):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool, StaticPool
 
@@ -30,24 +31,52 @@ def memory_engine() -> Engine:
     return engine
 
 
-def server_engine(location: Location) -> Engine:
-    """An engine on a database server.
+_LIBPQ: Mapping[str, str | int] = {
+    "application_name": "pallas_evo",
+    "client_encoding": "utf8",
+    "connect_timeout": 10,  # seconds; the driver's own is 130
+    # A server that vanished without a word is noticed within a minute, not after the kernel's two hours.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # ms
+}
+
+
+def server_engine(location: Location, *, read_only: bool = False) -> Engine:
+    """An engine on a database server. `read_only`: the server itself refuses to write.
 
     Raises:
         ArchiveError: SQLAlchemy knows no such database, or its driver is not installed.
     """
     try:
-        return create_engine(location.url, pool_pre_ping=True)
-    except ModuleNotFoundError as error:
+        return create_engine(
+            location.url,
+            pool_pre_ping=True,
+            isolation_level="READ COMMITTED",  # whoever waited for a lock must see what its holder wrote
+            connect_args=_arguments(location.url),
+            execution_options={"postgresql_readonly": True} if read_only else {},
+        )
+    except ImportError as error:  # not there, or there without the library that it wraps
+        wanted = error.name or location.url.get_driver_name()
+        run = f"pip install {wanted}"
+        if wanted.startswith("psycopg") and not wanted.startswith("psycopg2"):
+            wanted, run = "psycopg", "pip install 'pallas-evo[postgres]'"
         raise ArchiveError(
-            f"{location.name}: expected the driver {error.name} to be installed, and it is not. "
-            f"Run: pip install {error.name}"
+            f"{location.name}: expected the driver {wanted} to be installed, and it is not. Run: {run}"
         ) from error
     except (NoSuchModuleError, ArgumentError) as error:
         raise ArchiveError(
             f"{location.name}: expected a database that SQLAlchemy knows, for example sqlite:///FILE or "
             f"postgresql://user:password@host/database ({error})."
         ) from error
+
+
+def _arguments(url: URL) -> dict[str, str | int]:
+    """What is told to the driver beside the URL, which goes before."""
+    if url.get_backend_name() != "postgresql" or url.get_driver_name() not in ("psycopg", "psycopg2"):
+        return {}
+    return {name: value for name, value in _LIBPQ.items() if name not in url.query}
 
 
 def _set_up_sqlite(engine: Engine, *, writing: bool, foreign_keys: bool) -> None:

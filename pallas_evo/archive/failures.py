@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
+from pallas_evo.archive.patience import connecting, lost, sqlstate
 from pallas_evo.errors import ArchiveError, PallasEvoError
 
 CORRUPT = (
@@ -39,6 +40,16 @@ def translated(name: str) -> Iterator[None]:
         yield
     except DBAPIError as error:
         original = error.orig if isinstance(error.orig, Exception) else error
+        if lost(error):
+            raise PallasEvoError(
+                f"{name}: the connection to the database was lost ({_said(original)}). What was at work is not stored, "
+                "every write that returned is; run again."
+            ) from error
+        if connecting(error):
+            raise ArchiveError(
+                f"{name}: the database cannot be reached or does not let this user in ({_said(original)}). Check the "
+                "server, and the URL given by --archive."
+            ) from error
         raise _translate(original, name, integrity=isinstance(error, IntegrityError)) from error
     except SQLAlchemyError as error:
         raise PallasEvoError(f"{name}: {error}") from error
@@ -46,8 +57,14 @@ def translated(name: str) -> Iterator[None]:
         raise _translate(error, name, integrity=isinstance(error, sqlite3.IntegrityError)) from error
 
 
+def _said(error: Exception) -> str:
+    """The first line of what the driver says, without its full stop."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(". ") if lines else type(error).__name__
+
+
 def _translate(error: Exception, name: str, *, integrity: bool) -> PallasEvoError:
-    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    said, state = _said(error), sqlstate(error)
     low = said.lower()
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -57,7 +74,12 @@ def _translate(error: Exception, name: str, *, integrity: bool) -> PallasEvoErro
         return PallasEvoError(
             f"{name}: a row names a task, program or run that the archive does not hold ({said}). Add that one first."
         )
-    if "disk is full" in low or "no space left" in low or "disk full" in low:
+    if state == "42501":  # insufficient_privilege; since PostgreSQL 15 nobody but the owner makes tables in public
+        return ArchiveError(
+            f"{name}: the database lets this user connect and not do that ({said}). Its owner grants it: "
+            "GRANT USAGE, CREATE ON SCHEMA public TO the user, or ALTER DATABASE the database OWNER TO the user."
+        )
+    if state == "53100" or "disk is full" in low or "no space left" in low or "disk full" in low:
         return PallasEvoError(f"{name}: the disk is full. Free some space and run again; what was stored is whole.")
     if "malformed" in low or "not a database" in low or "disk image" in low:
         return corrupt(name, f"a damaged file ({said})")

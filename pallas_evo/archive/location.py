@@ -30,6 +30,8 @@ DEFAULT_ARCHIVE = "runs/archive.sqlite"
 
 BUSY_TIMEOUT_S = 60.0
 
+_TOLD = {"application_name", "connect_timeout", "host", "port", "service", "sslmode", "target_session_attrs"}
+
 _MAGIC = b"SQLite format 3\0"
 _QUICK_CHECK_BYTES = 16 << 20  # a whole check of a larger file would take longer than reading what is asked for
 _STALE_S = 600.0
@@ -64,12 +66,17 @@ def locate(url_or_path: str | os.PathLike[str]) -> Location:
         return Location(url=URL.create("sqlite", database=text), path=Path(text), name=text)
     try:
         url = make_url(text)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError):  # the latter for a port that is no number, and says what it took for one
+        url = None
+    if url is None or (url.get_backend_name() != "sqlite" and "@" in f"{url.host}{url.database}"):
+        # Without the rest of it, and without a cause: either may hold a part of the password.
+        scheme = text.partition("://")[0]
+        scheme = scheme if scheme.replace("+", "").isalnum() else ""
         raise ArchiveError(
-            f"{text.partition('://')[0]}://...: expected a SQLAlchemy URL, for example sqlite:///runs/archive.sqlite "
-            "or postgresql://user:password@host/database."
-        ) from error
-    name = url.render_as_string(hide_password=True)
+            f"{scheme}://...: expected a SQLAlchemy URL, for example sqlite:///runs/archive.sqlite "
+            "or postgresql://user:password@host/database. In a password write @ as %40, : as %3A, / as %2F, % as %25."
+        )
+    name = _name(url)
     if url.get_backend_name() == "sqlite":
         if url.drivername not in ("sqlite", "sqlite+pysqlite") or url.query or (url.database or "").startswith("file:"):
             raise ArchiveError(f"{name}: expected sqlite:///PATH without driver or options. Give the plain path.")
@@ -79,6 +86,12 @@ def locate(url_or_path: str | os.PathLike[str]) -> Location:
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
     return Location(url=url, path=None, name=name)
+
+
+def _name(url: URL) -> str:
+    """The URL without its secrets, which may stand among the options too, a password under a mistyped name for one."""
+    secret = [key for key in url.query if key not in _TOLD]
+    return url.update_query_dict(dict.fromkeys(secret, "HIDDEN")).render_as_string(hide_password=True)
 
 
 def connect(target: str, *, uri: bool) -> sqlite3.Connection:

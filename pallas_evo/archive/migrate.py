@@ -12,6 +12,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, insert, insp
 from pallas_evo.archive.engine import WRITE, file_engine, server_engine
 from pallas_evo.archive.failures import corrupt, translated
 from pallas_evo.archive.location import Location, check_place, locate, put_in_place, read_version
+from pallas_evo.archive.patience import patient
 from pallas_evo.archive.schema import SCHEMA_REVISION, metadata
 from pallas_evo.errors import ArchiveError
 
@@ -72,13 +73,21 @@ def create_file(location: Location) -> None:
 
 def prepare_server(connection: Connection, name: str, *, create: bool) -> None:
     """Find the archive in a server's database or make it; two that make it at once wait for each other."""
+    if connection.dialect.name == "postgresql":
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+        if encoding != "UTF8":
+            raise ArchiveError(
+                f"{name}: expected a database in UTF8, came one in {encoding}, which cannot hold every program. "
+                "Make another: createdb --encoding=UTF8 --template=template0 NAME"
+            )
     if create and connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
     tables, revision = server_version(connection)
     if not tables & (set(metadata.tables) | {_version.name}):
         if not create:
             raise ArchiveError(
-                f"{name}: expected an archive, came a database without one. Run: python -m pallas_evo.seed"
+                f"{name}: expected an archive, came a database without one. Run: python -m pallas_evo.seed "
+                f"--archive {name}"
             )
         create_tables(connection)
         return
@@ -106,10 +115,17 @@ def upgrade(url_or_path: str) -> tuple[str, str]:
     elif location.in_memory:
         raise ArchiveError(f"{location.name}: a database in memory has always the newest schema.")
     else:
-        engine = server_engine(location)
-        with translated(location.name), engine.connect() as connection:
-            tables, revision = server_version(connection)
-        engine.dispose()
+        engine = server_engine(location, read_only=True)
+
+        def look() -> tuple[set[str], str | None]:
+            with engine.connect() as connection:
+                return server_version(connection)
+
+        try:
+            with translated(location.name):
+                tables, revision = patient(location.name, look, opened=False)
+        finally:
+            engine.dispose()
     if revision is None or not is_older(revision):
         check_version(tables, revision, location.name)
         return SCHEMA_REVISION, SCHEMA_REVISION
@@ -127,13 +143,18 @@ def _upgrade(location: Location) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     # Making a table anew drops the old one, which foreign keys would forbid: they are checked at the end instead.
     engine = file_engine(str(location.path), foreign_keys=False) if location.path else server_engine(location)
-    try:
-        with translated(location.name), engine.execution_options(**{WRITE: True}).begin() as connection:
+
+    def bring_up() -> None:
+        with engine.execution_options(**{WRITE: True}).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             if location.path and connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
                 raise corrupt(location.name, "one with rows whose task, program or run is missing")
+
+    try:
+        with translated(location.name):
+            patient(location.name, bring_up)  # a writer at work and the new tables' keys may be in each other's way
     finally:
         engine.dispose()

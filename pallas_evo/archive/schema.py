@@ -108,6 +108,8 @@ metadata = MetaData(
 _SHA256 = String(64)
 _ID = String(32)
 _WORD = String(200)
+_RUN_ID = String(32).with_variant(String(200), "postgresql")
+"""Whoever begins a run may name it, and `evolve` takes 39 characters. SQLite keeps to no length."""
 
 
 def _program_key(*, sha256: str = "sha256", name: str | None = None) -> ForeignKeyConstraint:
@@ -148,7 +150,7 @@ configs = Table(  # resolved configurations, likewise
 runs = Table(
     "runs",
     metadata,
-    Column("id", _ID, primary_key=True),
+    Column("id", _RUN_ID, primary_key=True),
     Column("kind", _WORD, nullable=False),  # seed, evaluate, evolve, ...
     Column("task_id", _WORD, ForeignKey("tasks.id")),
     Column("name", AnyText),
@@ -189,7 +191,7 @@ program_texts = Table(
 run_programs = Table(  # one program may appear in many runs: the seed, in each as generation 0
     "run_programs",
     metadata,
-    Column("run_id", _ID, ForeignKey("runs.id"), primary_key=True),
+    Column("run_id", _RUN_ID, ForeignKey("runs.id"), primary_key=True),
     Column("task_id", _WORD, primary_key=True),
     Column("sha256", _SHA256, primary_key=True),
     Column("generation", Integer),
@@ -207,7 +209,7 @@ evaluations = Table(
     Column("id", _ID, primary_key=True),
     Column("task_id", _WORD, nullable=False),
     Column("candidate_sha256", _SHA256, nullable=False),
-    Column("run_id", _ID, ForeignKey("runs.id")),
+    Column("run_id", _RUN_ID, ForeignKey("runs.id")),
     Column("created_at", UtcDateTime, nullable=False),
     Column("task_version", Integer, nullable=False),
     Column("ran_on", _WORD),

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from pallas_evo.archive import copying, digests, migrate, reads, remarks, texts, writes
-from pallas_evo.archive.encoding import sha256_of_json
+from pallas_evo.archive.encoding import new_id, sha256_of_json
 from pallas_evo.archive.engine import WRITE, file_engine, memory_engine, server_engine
 from pallas_evo.archive.failures import translated, translated_files
 from pallas_evo.archive.location import Location, check_place, locate, read_version, readable, stamp
+from pallas_evo.archive.patience import patient
 from pallas_evo.archive.records import (
     CopyReport,
     EvaluationRecord,
@@ -39,6 +40,8 @@ from pallas_evo.archive.records import (
 )
 from pallas_evo.errors import ArchiveError, UsageError
 from pallas_evo.types import Evaluation, Task
+
+T = TypeVar("T")
 
 ProgramKey = ProgramRecord | tuple[str, str]
 """A program: its record, or (task id, full sha256)."""
@@ -80,8 +83,9 @@ class Archive:
     """Tasks, programs, evaluations, raw timing samples, runs, verifications and findings in one database.
 
     Made by `open_archive`; a context manager that closes itself. Every method that writes is one transaction, which
-    is on the disk when the method returns; `batch` joins many. May be shared between threads, not between processes:
-    open it in each.
+    is on the disk when the method returns; `batch` and `together` join many. Where a database server restarts in the
+    middle, the transaction is done again for a minute. May be shared between threads, not between processes: open it
+    in each.
     """
 
     def __init__(self, location: Location, *, read_only: bool) -> None:
@@ -99,7 +103,8 @@ class Archive:
     def _connect(self) -> Engine:
         path = self._location.path
         if path is None:
-            engine = memory_engine() if self._location.in_memory else server_engine(self._location)
+            in_memory = self._location.in_memory
+            engine = memory_engine() if in_memory else server_engine(self._location, read_only=self.read_only)
         elif self.read_only:
             with translated_files(self.name):
                 uri = self._resources.enter_context(readable(path))
@@ -111,11 +116,21 @@ class Archive:
         return engine
 
     def _prepare(self, *, create: bool) -> None:
-        with translated(self.name), self._engine.execution_options(**{WRITE: create}).begin() as connection:
-            if self._location.in_memory:
-                migrate.create_tables(connection)
-            else:
-                migrate.prepare_server(connection, self.name, create=create)
+        def prepare() -> None:
+            with self._engine.execution_options(**{WRITE: create}).begin() as connection:
+                if self._location.in_memory:
+                    migrate.create_tables(connection)
+                else:
+                    migrate.prepare_server(connection, self.name, create=create)
+
+        with translated(self.name):
+            patient(self.name, prepare, opened=False)
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        """A transaction for a block, which cannot be done again: patient with a server until it has begun."""
+        with translated(self.name), ExitStack() as stack:
+            yield patient(self.name, lambda: stack.enter_context(engine.begin()))
 
     @contextmanager
     def _reading(self, *, snapshot: bool = False) -> Iterator[Connection]:
@@ -135,7 +150,7 @@ class Archive:
         if snapshot and engine.dialect.name != "sqlite":  # SQLite's transactions are snapshots anyway
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         try:
-            with translated(self.name), engine.begin() as connection:
+            with self._transaction(engine) as connection:
                 yield connection
         finally:
             if before is not None and path is not None and stamp(path)[:2] != before[:2]:
@@ -149,12 +164,49 @@ class Archive:
         if open_batch is not None:
             yield open_batch
             return
-        with translated(self.name), self._engine.execution_options(**{WRITE: True}).begin() as connection:
+        with self._transaction(self._engine.execution_options(**{WRITE: True})) as connection:
             yield connection
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        """Call `work` in a transaction, again where a server restarted: `work` changes nothing the second time."""
+        open_batch = getattr(self._local, "connection", None)
+        if open_batch is not None:
+            return work(open_batch)
+        if self.read_only:
+            raise ArchiveError(f"{self.name}: it is open for reading only. Open it without read_only to write.")
+        engine = self._engine.execution_options(**{WRITE: True})
+
+        def once() -> T:
+            with engine.begin() as connection:
+                return work(connection)
+
+        with translated(self.name):
+            return patient(self.name, once)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Call `work` with all its writes (in this thread) joined into one transaction, and return what it returns.
+
+        Where a database server restarts in the middle, `work` is called again, even if the transaction had arrived:
+        give `add_evaluation` an id that was drawn outside.
+        """
+
+        def joined(connection: Connection) -> T:
+            outer = getattr(self._local, "connection", None)
+            self._local.connection = connection
+            try:
+                return work()
+            finally:
+                self._local.connection = outer
+
+        return self._write(joined)
 
     @contextmanager
     def batch(self) -> Iterator[Self]:
-        """Join all writes of the block (in this thread) into one transaction: all or none, and much faster."""
+        """Join all writes of the block (in this thread) into one transaction: all or none, and much faster.
+
+        A block cannot be done again: where the connection to a server is lost in it, that is an error, and nothing of
+        it is stored. `together` does it again.
+        """
         with self._writing() as connection:
             outer = getattr(self._local, "connection", None)
             self._local.connection = connection
@@ -179,8 +231,8 @@ class Archive:
 
     def add_tasks(self, tasks: Iterable[Task]) -> int:
         """Store tasks at the version they are at; returns how many were not there yet."""
-        with self._writing() as connection:
-            return writes.add_tasks(connection, tasks)
+        tasks = tuple(tasks)
+        return self._write(lambda connection: writes.add_tasks(connection, tasks))
 
     def tasks(self) -> tuple[Task, ...]:
         """Every task at its newest stored version, in number order."""
@@ -217,7 +269,9 @@ class Archive:
         Raises:
             UsageError: the task, parent or run is not in the archive, or the origin is unknown.
         """
-        with self._writing() as connection:
+        place: dict[str, Any] = {"generation": generation, "island": island, "parent_sha256": parent_sha256}
+
+        def add(connection: Connection) -> ProgramRecord:
             sha256 = writes.add_program(
                 connection,
                 task_id,
@@ -228,9 +282,10 @@ class Archive:
                 metadata=None if run_id else metadata,
             )
             if run_id:
-                place: dict[str, Any] = {"generation": generation, "island": island, "parent_sha256": parent_sha256}
                 writes.add_to_run(connection, run_id, task_id, sha256, **place, metadata=metadata or {})
             return reads.program(connection, task_id, sha256, run_id=run_id)
+
+        return self._write(add)
 
     def program(self, task: str, sha256: str) -> ProgramRecord:
         """The program of a task whose sha256 begins so.
@@ -273,6 +328,7 @@ class Archive:
         run_id: str | None = None,
         config_yaml: str | None = None,
         other_samples_us: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+        evaluation_id: str | None = None,
     ) -> str:
         """Store an evaluation, all of it or nothing, and return its id. When this returns it is on the disk.
 
@@ -282,6 +338,7 @@ class Archive:
             run_id: the run that it belongs to.
             config_yaml: the resolved configuration.
             other_samples_us: raw samples beside the candidate's: size -> slot (`xla`) -> samples.
+            evaluation_id: one that `new_id` drew. An evaluation that is there under it stays as it is.
 
         Raises:
             UsageError: program, task version or run are not in the archive.
@@ -293,17 +350,22 @@ class Archive:
                 f"program {sha256} of {task}: expected its own, came that of {evaluation.candidate_sha256} of "
                 f"{evaluation.task}."
             )
-        with self._writing() as connection:
-            stored = writes.add_evaluation(
+        stored = evaluation_id or new_id()
+
+        def add(connection: Connection) -> str:
+            new = writes.add_evaluation(
                 connection,
                 evaluation,
+                evaluation_id=stored,
                 run_id=run_id,
                 config_yaml=config_yaml,
                 other_samples_us=other_samples_us or {},
             )
-            if evaluation.texts:
+            if new and evaluation.texts:
                 texts.add_texts(connection, stored, evaluation.texts_size or "", evaluation.texts)
             return stored
+
+        return self._write(add)
 
     def evaluation(self, evaluation_id: str) -> Evaluation:
         """The whole evaluation, equal to what was added."""
@@ -368,11 +430,13 @@ class Archive:
         metadata: Mapping[str, Any] | None = None,
     ) -> RunRecord:
         """Begin a run of some kind (seed, evaluate, evolve). One whose `run_id` is there is returned as it is."""
-        with self._writing() as connection:
+        wanted = run_id or new_id()
+
+        def add(connection: Connection) -> RunRecord:
             stored = writes.add_run(
                 connection,
                 kind,
-                run_id=run_id,
+                run_id=wanted,
                 task_id=task,
                 name=name,
                 config_yaml=config_yaml,
@@ -381,10 +445,11 @@ class Archive:
             )
             return reads.runs(connection, run_id=stored, task=None, kind=None)[0]
 
+        return self._write(add)
+
     def finish_run(self, run_id: str, *, status: str = "finished", message: str = "") -> None:
         """End a run as finished or failed."""
-        with self._writing() as connection:
-            writes.finish_run(connection, run_id, status=status, message=message)
+        self._write(lambda connection: writes.finish_run(connection, run_id, status=status, message=message))
 
     def runs(self, *, task: str | None = None, kind: str | None = None) -> tuple[RunRecord, ...]:
         """Runs, oldest first."""
@@ -410,8 +475,8 @@ class Archive:
         `replace` the details become the new ones), another verdict replaces it.
         """
         task, sha256 = _key(program)
-        with self._writing() as connection:
-            remarks.put_verification(
+        self._write(
+            lambda connection: remarks.put_verification(
                 connection,
                 task,
                 sha256,
@@ -422,6 +487,7 @@ class Archive:
                 details=details or {},
                 replace=replace,
             )
+        )
 
     def verifications(
         self,
@@ -453,8 +519,8 @@ class Archive:
         One reason is stored once for each program and environment; another message or fix replaces it.
         """
         task, sha256 = _key(program)
-        with self._writing() as connection:
-            remarks.put_finding(
+        self._write(
+            lambda connection: remarks.put_finding(
                 connection,
                 task,
                 sha256,
@@ -465,6 +531,7 @@ class Archive:
                 details=details or {},
                 replace=replace,
             )
+        )
 
     def findings(
         self,
@@ -557,8 +624,8 @@ class Archive:
         """Add to the other archive all that this one holds and it lacks. May be killed and run again."""
         if other is self or _same(self, other):
             raise UsageError(f"{self.name}: expected two archives, came the same one twice.")
-        with self._reading(snapshot=True) as source:
-            return copying.copy(source, other._writing)
+        with self._reading(snapshot=True) as connection:
+            return copying.copy(copying.Source(connection, self.name), other._write)
 
 
 def _key(program: ProgramKey) -> tuple[str, str]:
@@ -567,4 +634,12 @@ def _key(program: ProgramKey) -> tuple[str, str]:
 
 def _same(one: Archive, other: Archive) -> bool:
     here, there = one._location.path, other._location.path
+    if here is None and there is None and not (one._location.in_memory or other._location.in_memory):
+        mine, theirs = one._location.url, other._location.url
+        return (mine.host, mine.port, mine.database, mine.query) == (
+            theirs.host,
+            theirs.port,
+            theirs.database,
+            theirs.query,
+        )
     return here is not None and there is not None and here.samefile(there)

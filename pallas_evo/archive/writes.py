@@ -22,6 +22,11 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
         return 0
     dialect = connection.dialect.name
     if dialect in ("sqlite", "postgresql"):
+        if dialect == "postgresql":
+            # Two transactions that add the same rows in another order would each wait for the other. (SQLite lets one
+            # write at a time, and wants a parent before its child; PostgreSQL checks at the end of the statement.)
+            names = [column.name for column in table.primary_key.columns]
+            rows = sorted(rows, key=lambda row: [row[name] for name in names])
         make = sqlite.insert if dialect == "sqlite" else postgresql.insert
         statement = make(table).on_conflict_do_nothing(index_elements=list(table.primary_key.columns))
         if dialect == "sqlite":  # RETURNING needs SQLite 3.35, and the count is right without
@@ -144,11 +149,13 @@ def add_evaluation(
     connection: Connection,
     evaluation: Evaluation,
     *,
+    evaluation_id: str,
     run_id: str | None,
     config_yaml: str | None,
     other_samples_us: Mapping[str, Mapping[str, Sequence[float]]],
-) -> str:
-    """Store all of an evaluation; returns its new id. See `Archive.add_evaluation`."""
+) -> bool:
+    """Store all of an evaluation under an id drawn for it; False where that is there, as it is when a commit arrived
+    and its answer did not. See `Archive.add_evaluation`."""
     _check_verdict(evaluation)
     task, sha256 = evaluation.task, evaluation.candidate_sha256
     program = {"task_id": task, "sha256": sha256}
@@ -164,7 +171,6 @@ def add_evaluation(
     if run_id is not None:
         require(connection, schema.runs, {"id": run_id}, f"run {run_id}", "Begin it by add_run first.")
     identity = identity_of(evaluation)
-    evaluation_id = encoding.new_id()
     row = {
         name: getattr(evaluation, name)
         for name in ("candidate_sha256", "task_version", "ran_on", "timer", "status", "stage", "reason", "message")
@@ -183,7 +189,8 @@ def add_evaluation(
         "environment_sha256": add_environment(connection, evaluation.environment),
         "config_sha256": add_config(connection, config_yaml),
     }
-    connection.execute(insert(schema.evaluations).values(row))
+    if not insert_new(connection, schema.evaluations, [row]):
+        return False
     sizes, samples = {}, []
     for size, result in evaluation.sizes.items():
         sizes[size] = encoding.plain(result, f"sizes.{size}")
@@ -202,7 +209,7 @@ def add_evaluation(
         connection.execute(
             insert(schema.timing_samples).values(evaluation_id=evaluation_id, size=size, slot=slot, **packed)
         )
-    return evaluation_id
+    return True
 
 
 def _check_verdict(evaluation: Evaluation) -> None:
@@ -223,7 +230,7 @@ def add_run(
     connection: Connection,
     kind: str,
     *,
-    run_id: str | None,
+    run_id: str,
     task_id: str | None,
     name: str | None,
     config_yaml: str | None,
@@ -233,7 +240,9 @@ def add_run(
     """Begin a run; returns its id. See `Archive.add_run`."""
     if task_id is not None:
         require(connection, schema.tasks, {"id": task_id}, f"task {task_id}", "Add it by add_tasks first.")
-    run_id = run_id or encoding.new_id()
+    # Environment before configuration, as for an evaluation: the same order everywhere, or two wait for each other.
+    environment_sha256 = add_environment(connection, environment or {})
+    config_sha256 = add_config(connection, config_yaml)
     row = {
         "id": run_id,
         "kind": kind,
@@ -241,8 +250,8 @@ def add_run(
         "name": name,
         "status": "running",
         "message": "",
-        "config_sha256": add_config(connection, config_yaml),
-        "environment_sha256": add_environment(connection, environment or {}),
+        "config_sha256": config_sha256,
+        "environment_sha256": environment_sha256,
         "metadata": metadata or {},
         "started_at": now(),
         "finished_at": None,

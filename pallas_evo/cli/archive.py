@@ -13,13 +13,18 @@ app = typer.Typer(help="Move and upgrade archives.", no_args_is_help=True, rich_
 
 @app.command("copy")
 def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A path, or a SQLAlchemy URL.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FROM", help="A path, or a SQLAlchemy URL like postgresql+psycopg://user@host/database."
+        ),
+    ],
     target: Annotated[str, typer.Argument(metavar="TO", help="Likewise; made where it is not there.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Add to TO all that FROM holds and TO lacks. May be killed and run again.
 
-    Example: pallas_evo archive copy runs/archive.sqlite backup.sqlite
+    Example: pallas_evo archive copy runs/archive.sqlite postgresql+psycopg://me@db.example/kernels
     """
     from pallas_evo.archive import open_archive
 
@@ -40,6 +45,7 @@ def upgrade(
     Example: pallas_evo archive upgrade runs/archive.sqlite
     """
     from pallas_evo.archive import upgrade as bring_up
+    from pallas_evo.archive.location import locate
 
     bring_up(archive)
-    sys.stdout.write(f"{archive}: up to date\n")
+    sys.stdout.write(f"{locate(archive).name}: up to date\n")  # without its password

@@ -156,13 +156,20 @@ def confirm(first: Evaluation, source: str, task: Task, settings: Config, target
 
 def record(store: Archive, task: Task, source: str, verdict: Evaluation, config_yaml: str) -> str:
     """Keep a candidate and its verdict; when this returns they are on the disk. Returns the evaluation's id."""
-    with store.batch():
+    from pallas_evo.archive import new_id
+
+    stored = new_id()
+    baselines = {
+        size: {"xla": list(measured["baseline_us"])} for size, measured in verdict.environment.get("timing", {}).items()
+    }
+
+    def keep() -> str:
         program = store.add_program(task.id, source, origin="candidate")
-        baselines = {
-            size: {"xla": list(measured["baseline_us"])}
-            for size, measured in verdict.environment.get("timing", {}).items()
-        }
-        return store.add_evaluation(program, verdict, config_yaml=config_yaml, other_samples_us=baselines)
+        return store.add_evaluation(
+            program, verdict, config_yaml=config_yaml, other_samples_us=baselines, evaluation_id=stored
+        )
+
+    return store.together(keep)
 
 
 def read_source(name: str) -> str:

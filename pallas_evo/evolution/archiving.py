@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pallas_evo.archive import Archive, sha256_of_text
+from pallas_evo.archive import Archive, new_id, sha256_of_text
 from pallas_evo.archive.encoding import build, restore
 from pallas_evo.evolution.rundir import DATABASE, EVALUATION, RunSettings
 from pallas_evo.types import Evaluation, Task
@@ -49,31 +50,49 @@ def archive_run(
         if evaluation is None or evaluation.candidate_sha256 != sha256:
             continue
         parent = row["parent_id"] if codes.get(row["parent_id"]) != row["code"] else None
-        with archive.batch():
-            program = archive.add_program(
-                task.id,
-                row["code"],
-                origin="mutation" if parent in hashes else "candidate",
-                parent_sha256=hashes.get(parent),
-                name=_metadata(row).get("patch_name"),
-                run_id=settings.run_id,
-                generation=row["generation"],
-                island=row["island_idx"],
-                metadata=_kept(_metadata(row)),
+        archive.together(
+            partial(
+                _keep, archive, task.id, settings.run_id, row, hashes.get(parent), evaluation, config_yaml, new_id()
             )
-            archive.add_evaluation(
-                program,
-                evaluation,
-                run_id=settings.run_id,
-                config_yaml=config_yaml,
-                other_samples_us={
-                    size: {"xla": list(measured["baseline_us"])}
-                    for size, measured in evaluation.environment.get("timing", {}).items()
-                    if "baseline_us" in measured
-                },
-            )
+        )
         added += 1
     return added
+
+
+def _keep(
+    archive: Archive,
+    task: str,
+    run_id: str,
+    row: sqlite3.Row,
+    parent_sha256: str | None,
+    evaluation: Evaluation,
+    config_yaml: str | None,
+    evaluation_id: str,
+) -> None:
+    """A program and its evaluation; may be called again."""
+    program = archive.add_program(
+        task,
+        row["code"],
+        origin="mutation" if parent_sha256 is not None else "candidate",
+        parent_sha256=parent_sha256,
+        name=_metadata(row).get("patch_name"),
+        run_id=run_id,
+        generation=row["generation"],
+        island=row["island_idx"],
+        metadata=_kept(_metadata(row)),
+    )
+    archive.add_evaluation(
+        program,
+        evaluation,
+        run_id=run_id,
+        config_yaml=config_yaml,
+        other_samples_us={
+            size: {"xla": list(measured["baseline_us"])}
+            for size, measured in evaluation.environment.get("timing", {}).items()
+            if "baseline_us" in measured
+        },
+        evaluation_id=evaluation_id,
+    )
 
 
 def _text(path: Path) -> str | None:

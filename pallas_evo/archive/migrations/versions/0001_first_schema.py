@@ -8,6 +8,10 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# `evolve` names its runs with 39 characters. No archive on PostgreSQL had been released when that was found, and SQLite
+# keeps to no length, so the first schema was changed in place: nobody has to upgrade a file for it.
+_RUN_ID = sa.String(length=32).with_variant(sa.String(length=200), "postgresql")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -51,7 +55,7 @@ def upgrade() -> None:
     op.create_index("ix_programs_task_id_parent_sha256", "programs", ["task_id", "parent_sha256"])
     op.create_table(
         "runs",
-        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("id", _RUN_ID, nullable=False),
         sa.Column("kind", sa.String(length=200), nullable=False),
         sa.Column("task_id", sa.String(length=200), nullable=True),
         sa.Column("name", sa.Text(), nullable=True),
@@ -80,7 +84,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("task_id", sa.String(length=200), nullable=False),
         sa.Column("candidate_sha256", sa.String(length=64), nullable=False),
-        sa.Column("run_id", sa.String(length=32), nullable=True),
+        sa.Column("run_id", _RUN_ID, nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("task_version", sa.Integer(), nullable=False),
         sa.Column("ran_on", sa.String(length=200), nullable=True),
@@ -136,7 +140,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "run_programs",
-        sa.Column("run_id", sa.String(length=32), nullable=False),
+        sa.Column("run_id", _RUN_ID, nullable=False),
         sa.Column("task_id", sa.String(length=200), nullable=False),
         sa.Column("sha256", sa.String(length=64), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=True),
