@@ -47,6 +47,7 @@ DEPTH = 6  # programs of a task that may follow each other as champion
 TRIES = 2  # of a final verdict that failed by a fault of ours; the second without the large size
 FINAL_S = 240.0  # of one final verdict
 FIRST_S, GB_S = 10.0, 20.0  # what one takes, and more for each GB at large; for the plan only
+AGAIN = 0.33
 HEAVY_BYTES = 1 << 28  # at large: from here on fewer are judged at once
 ROUND_S = 45.0  # less is not worth starting another run
 
@@ -59,7 +60,6 @@ class Judging(Protocol):
     def final(
         self, source: str, task: str, sizes: Sequence[str], heavy: bool, limit_s: float, stopping: threading.Event
     ) -> dict[str, Any]: ...
-    def bandwidth(self) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,15 +269,17 @@ class Campaign:
         """Tasks whose champion waits for a final verdict: those that have none at all first, then the quick ones."""
         waiting = [task for task in self.plan.only if self.champion(task) is not None]
 
-        def accepted(task: str) -> bool:
-            return any(final["accepted"] for final in self.state.task(task)["finals"].values())
-
-        return sorted(waiting, key=lambda task: (accepted(task), large_bytes(task)))
+        return sorted(waiting, key=lambda task: (self._accepted(task), large_bytes(task)))
 
     def finals_s(self) -> float:
-        """What final verdicts on all tasks will take, roughly."""
-        seconds = sum(FIRST_S + GB_S * large_bytes(task) / 1e9 for task in self.plan.only)
-        return seconds / max(1, self.plan.judges // 2)
+        """What final verdicts will take, roughly: two heavy ones at once, half the judges in all. Of the tasks that have
+        one a third will need another."""
+        each = {task: final_s(task) * (AGAIN if self._accepted(task) else 1.0) for task in self.plan.only}
+        heavy = sum(seconds for task, seconds in each.items() if large_bytes(task) >= HEAVY_BYTES)
+        return max(heavy / 2, sum(each.values()) / max(1, self.plan.judges // 2))
+
+    def _accepted(self, task: str) -> bool:
+        return any(final["accepted"] for final in self.state.task(task)["finals"].values())
 
     def finals(self) -> int:
         """Judge champions, and where one fails the next best; how many verdicts there were."""
@@ -287,7 +289,10 @@ class Campaign:
         def judge(task: str) -> int:
             verdicts = 0
             with room.taken(large_bytes(task) / HEAVY_BYTES):
-                while not self.stopping.is_set() and (record := self.champion(task)) is not None:
+                while not self.stopping.is_set() and self.left() > final_s(task):
+                    record = self.champion(task)
+                    if record is None:
+                        break
                     self._final(task, record)
                     verdicts += 1
             return verdicts
@@ -316,7 +321,9 @@ class Campaign:
                 return  # it was cut off, and that says nothing
             row["failed"] = str(error)[:500]
         else:
-            why = refused_because(verdict)
+            medium = verdict["sizes"].get("medium") or {}
+            timed = medium.get("median_us") and medium.get("xla_us")
+            why = refused_because(verdict) or (None if timed else "it was not timed at medium")
             row |= {
                 "accepted": why is None,
                 "why": why,
@@ -325,8 +332,7 @@ class Campaign:
                 "elite": elite_of(verdict),
                 "seeds": verdict["seeds"],
             }
-            medium = verdict["sizes"].get("medium") or {}
-            if medium.get("median_us"):
+            if timed:
                 row["medium_score"] = medium["xla_us"] / medium["median_us"]
             self._store(task, program.source, verdict, origin="candidate", name=program.name, kind="finals")
         with self.state.lock:
@@ -367,6 +373,11 @@ class Campaign:
             )  # fmt: skip
 
 
+def final_s(task: str) -> float:
+    """Seconds that a final verdict takes, roughly."""
+    return FIRST_S + GB_S * large_bytes(task) / 1e9
+
+
 class Room:
     """So many judgements at once, where a heavy one takes the place of several."""
 
@@ -376,8 +387,8 @@ class Room:
 
     @contextmanager
     def taken(self, weight: float) -> Iterator[None]:
-        """`weight` places, at least one and at most a quarter of all: that much memory holds four of the largest."""
-        count = max(1, min(int(weight), self.places // 4))
+        """`weight` places, at least one and at most three of eight: two of the largest at once fit into the memory."""
+        count = max(1, min(int(weight), 3 * self.places // 8))
         with self._changed:
             self._changed.wait_for(lambda: self._free >= count)
             self._free -= count

@@ -29,7 +29,11 @@ MATMUL_BOUND = (
 EVEN, FASTER, MATMUL, MEAN, GAIN, BANDWIDTH = 0.95, 1.05, 0.7, 1.10, 1.5, 0.85
 EVEN_OF, FASTER_OF, TASKS = 36, 20, 45
 LARGE_BYTES = 128e6  # a share of the copy bandwidth means something from here on: over twice what an L2 holds
-BEGIN, END = "<!-- results: made by python -m pallas_evo.reporting.results -->", "<!-- end of results -->"
+HEADING, BEFORE = "## Results", "## More"  # the README's part, and what it goes before where there is none yet
+NOTHING = """# Results
+
+No campaign is recorded yet. [How one is run](campaign.md).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,17 +221,19 @@ def page(record: Mapping[str, Any], name: str) -> str:
 
 
 def readme(record: Mapping[str, Any], name: str) -> str:
-    """The README's part, between its two marks."""
+    """The README's part, with its heading."""
     said = f"The campaign on {_device(record)}, {_date(record)} ([all 45](docs/results.md), [the record]({name})):"
-    return "\n\n".join([BEGIN, said, _bars(lines_of(record), heading=""), END])
+    return "\n\n".join([HEADING, said, _bars(lines_of(record), heading="")])
 
 
 def put_into(text: str, part: str) -> str:
-    """A text with what stands between the two marks replaced; at its end where it has none."""
-    before, found, rest = text.partition(BEGIN)
-    if not found:
-        return f"{text.rstrip()}\n\n{part}\n"
-    return before + part + rest.partition(END)[2]
+    """A README with its part replaced; where it has none it comes before the last one, or at the end."""
+    before, found, rest = text.partition(f"{HEADING}\n")
+    if found:
+        _, found, after = rest.partition("\n## ")
+        return f"{before}{part}\n" + (f"\n## {after}" if found else "")
+    before, found, after = text.partition(f"{BEFORE}\n")
+    return f"{before}{part}\n\n{found}{after}" if found else f"{text.rstrip()}\n\n{part}\n"
 
 
 def _made_with(record: Mapping[str, Any], name: str) -> str:

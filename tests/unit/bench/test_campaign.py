@@ -89,9 +89,6 @@ class Judges:
             raise answer
         return answer(source) if answer else verdict(task, source, self.score(source), sizes)
 
-    def bandwidth(self):
-        return None
-
 
 @pytest.fixture
 def piece(campaign, tmp_path):
@@ -103,7 +100,7 @@ def piece(campaign, tmp_path):
         state = campaign.State.load(tmp_path / "campaign.json")
         chosen = {"only": (SOFTMAX,), "seconds": 60.0, "budget": 4, "round": 3, "lanes": 2, "judges": 2,
                   "variants": tmp_path / "variants", **plan}  # fmt: skip
-        campaign.ROUND_S = 0.0
+        campaign.ROUND_S = campaign.FIRST_S = 0.0
         with open_archive(path) as store:
             one = campaign.Campaign(
                 campaign.Plan(**chosen), state, store, judges, stopping or threading.Event(), say=lambda line: None
@@ -220,7 +217,7 @@ def test_a_new_best_has_to_be_worth_another_final_verdict(piece):
 
 def test_heavy_judgements_take_more_room(campaign):
     room = campaign.Room(8)
-    with room.taken(100), room.taken(100), room.taken(100), room.taken(0.1):
+    with room.taken(100), room.taken(100), room.taken(0.1):
         assert room._free == 1
     assert room._free == 8
 

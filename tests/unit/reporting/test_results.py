@@ -117,11 +117,16 @@ def test_a_campaign_that_has_only_begun_makes_a_page_too():
     assert "nan" not in page
 
 
-def test_the_readmes_part_is_put_between_its_marks():
+def test_the_readmes_part_is_put_where_it_belongs():
     part = results.readme(made(), "runs/x/campaign.json")
-    once = results.put_into("# A\n\ntext\n", part)
-    assert results.put_into(once, part) == once
-    assert results.put_into(once + "\nmore\n", "NEW").endswith("NEW\n\nmore\n")
+    for text in ("# A\n\ntext\n", "# A\n\n## More\n\nlinks\n", "# A\n\n## Results\n\nold\n\n## More\n\nlinks\n"):
+        once = results.put_into(text, part)
+        assert results.put_into(once, part) == once
+        assert once.count("## Results") == 1
+        assert "old" not in once
+        assert once.count("## More") == text.count("## More")
+        if "## More" in text:
+            assert once.endswith(f"{part}\n\n## More\n\nlinks\n")
 
 
 def test_the_command_says_what_is_wrong_with_a_file(tmp_path, capsys):
@@ -142,8 +147,14 @@ def test_it_writes_into_a_checkout(tmp_path, monkeypatch):
     assert results.main(["campaign.json", "--write"]) == 2
     Path("README.md").write_text("# pallas_evo\n")
     assert results.main(["campaign.json", "--write"]) == 0
-    assert results.BEGIN in Path("README.md").read_text()
+    assert "## Results" in Path("README.md").read_text()
     assert Path("docs/results.md").read_text() == results.page(made(), "campaign.json")
+
+
+def test_without_a_record_the_docs_say_so():
+    if RECORDS:
+        pytest.skip("a campaign is recorded")
+    assert (ROOT / "docs" / "results.md").read_text() == results.NOTHING
 
 
 @pytest.mark.skipif(not RECORDS, reason="no campaign is recorded yet")
