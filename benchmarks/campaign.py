@@ -272,8 +272,8 @@ class Campaign:
         return sorted(waiting, key=lambda task: (self._accepted(task), large_bytes(task)))
 
     def finals_s(self) -> float:
-        """What final verdicts will take, roughly: two heavy ones at once, half the judges in all. Of the tasks that have
-        one a third will need another."""
+        """What final verdicts will take, roughly: two heavy ones at once, half the judges in all; of the tasks that have
+        one, a third need another."""
         each = {task: final_s(task) * (AGAIN if self._accepted(task) else 1.0) for task in self.plan.only}
         heavy = sum(seconds for task, seconds in each.items() if large_bytes(task) >= HEAVY_BYTES)
         return max(heavy / 2, sum(each.values()) / max(1, self.plan.judges // 2))
@@ -359,7 +359,7 @@ class Campaign:
         with self._lock:
             run = self.archive.add_run(kind, run_id=f"campaign-{kind}-{task.replace('/', '-')}", task=task)
             if origin == "hand":  # what the archive calls a candidate; the run's own metadata would not say it
-                parent = self.archive.add_program(task, seed, origin="seed").sha256
+                parent = self.archive.add_program(task, seed, origin="seed", name="seed").sha256
                 by_hand = {"written_by": "hand"}
                 self.archive.add_program(
                     task, source, origin="candidate", name=name, parent_sha256=parent, metadata=by_hand
