@@ -11,6 +11,7 @@ next piece needs; --resume takes them from another folder. docs/campaign.md says
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import shutil
 import signal
@@ -49,6 +50,9 @@ FINAL_S = 240.0  # of one final verdict
 FIRST_S, GB_S = 10.0, 20.0  # what one takes, and more for each GB at large; for the plan only
 AGAIN = 0.33
 HEAVY_BYTES = 1 << 28  # at large: from here on fewer are judged at once
+PACK_BYTES = 15_000_000  # a larger archive is packed at the end of a piece, so that it can be carried
+ARCHIVE, PACKED = "campaign.sqlite", "campaign.sqlite.gz"
+FILES = (ARCHIVE, f"{ARCHIVE}-wal", PACKED, "config.yaml", "campaign.json")
 ROUND_S = 45.0  # less is not worth starting another run
 
 
@@ -272,8 +276,10 @@ class Campaign:
         return sorted(waiting, key=lambda task: (self._accepted(task), large_bytes(task)))
 
     def finals_s(self) -> float:
-        """What final verdicts will take, roughly: two heavy ones at once, half the judges in all; of the tasks that have
-        one, a third need another."""
+        """What final verdicts will take, roughly: two heavy ones at once, half the judges in all.
+
+        Of the tasks that have one, a third will need another.
+        """
         each = {task: final_s(task) * (AGAIN if self._accepted(task) else 1.0) for task in self.plan.only}
         heavy = sum(seconds for task, seconds in each.items() if large_bytes(task) >= HEAVY_BYTES)
         return max(heavy / 2, sum(each.values()) / max(1, self.plan.judges // 2))
@@ -404,22 +410,35 @@ class Room:
 
 
 def take_over(out: Path, before: Path | None) -> None:
-    """The files of an earlier piece, where `out` has none yet."""
+    """The files of an earlier piece, where `out` has none yet; an archive that is packed is unpacked."""
     out.mkdir(parents=True, exist_ok=True)
-    if before is None or before.resolve() == out.resolve() or (out / "campaign.json").exists():
-        return
-    if not (before / "campaign.json").exists():
-        raise UsageError(f"{before}: expected a campaign's folder, and there is no campaign.json in it.")
-    for name in ("campaign.sqlite", "config.yaml", "campaign.json"):  # the record last: it says that the rest is there
-        shutil.copyfile(before / name, out / name)
+    if before is not None and before.resolve() != out.resolve() and not (out / "campaign.json").exists():
+        if not (before / "campaign.json").exists():
+            raise UsageError(f"{before}: expected a campaign's folder, and there is no campaign.json in it.")
+        for name in FILES:  # the record last: it says that the rest is there
+            if (before / name).exists():
+                shutil.copyfile(before / name, out / name)
+    packed, archive = out / PACKED, out / ARCHIVE
+    if packed.exists():
+        if not archive.exists():
+            with gzip.open(packed) as source, archive.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        packed.unlink()
 
 
-def close_file(path: Path) -> None:
-    """One file, without its log, and no larger than it must be."""
+def close_file(path: Path, pack_bytes: int | None = None) -> Path:
+    """One file, without its log, and no larger than it must be; packed where it is over `pack_bytes`."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.execute("VACUUM")
     connection.close()
+    if path.stat().st_size <= (PACK_BYTES if pack_bytes is None else pack_bytes):
+        return path
+    packed = path.with_name(PACKED)
+    with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+        shutil.copyfileobj(source, target)
+    path.unlink()
+    return packed
 
 
 def chosen_tasks(only: str) -> tuple[str, ...]:
@@ -477,7 +496,7 @@ def _piece(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     signal.signal(signal.SIGINT, lambda number, frame: stopping.set())
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    archive = (options.out / "campaign.sqlite").absolute()
+    archive = (options.out / ARCHIVE).absolute()
     plan = Plan(
         only=chosen_tasks(options.only), seconds=options.seconds, budget=options.budget, round=options.round,
         lanes=options.lanes, judges=options.judges, phases=phases, variants=options.variants,
@@ -493,12 +512,9 @@ def _piece(options: argparse.Namespace) -> int:
                 done = campaign.run()
         finally:
             machine.rest()
-            if archive.exists():
-                close_file(archive)
-    size_mb = archive.stat().st_size / 1e6
-    print(
-        f"{'done' if done else 'more is left'}; {campaign.elapsed():.0f} s; {archive.name} {size_mb:.1f} MB", flush=True
-    )
+            kept = close_file(archive) if archive.exists() else archive
+    said = "done" if done else "more is left"
+    print(f"{said}; {campaign.elapsed():.0f} s; {kept.name} {kept.stat().st_size / 1e6:.1f} MB", flush=True)
     return 0 if done else 1
 
 

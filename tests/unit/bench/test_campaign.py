@@ -235,6 +235,21 @@ def test_a_folder_is_taken_over_once(campaign, tmp_path):
     assert (out / "campaign.json").read_text() == "second"
 
 
+def test_a_large_archive_is_packed_and_unpacked(campaign, tmp_path):
+    path = tmp_path / "campaign.sqlite"
+    with open_archive(path) as store:
+        store.add_tasks([get_task(RELU)])
+    assert campaign.close_file(path) == path
+    packed = campaign.close_file(path, 100)
+    assert not path.exists()
+    (tmp_path / "campaign.json").write_text("{}")
+    campaign.take_over(tmp_path / "out", tmp_path)
+    assert [file.name for file in sorted((tmp_path / "out").iterdir())] == ["campaign.json", "campaign.sqlite"]
+    with open_archive(tmp_path / "out" / "campaign.sqlite", read_only=True) as store:
+        assert [task.id for task in store.tasks()] == [RELU]
+    assert packed.exists()
+
+
 def test_a_record_that_is_none_is_refused(campaign, tmp_path):
     (tmp_path / "campaign.json").write_text("{}")
     with pytest.raises(UsageError, match="format 1"):
