@@ -11,11 +11,8 @@ next piece needs; --resume takes them from another folder. docs/campaign.md says
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
-import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import threading
@@ -28,14 +25,27 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from campaign_machine import Machine
-from campaign_record import State, elite_of, facts, files_of, large_bytes, origin_of, refused_because, small_row
+from campaign_record import (
+    ARCHIVE,
+    State,
+    close_file,
+    elite_of,
+    facts,
+    files_of,
+    large_bytes,
+    origin_of,
+    refused_because,
+    small_row,
+    take_over,
+)
 
 from pallas_evo import tasks
 from pallas_evo.archive import Archive, EvaluationRecord, ScoreIdentity, open_archive
 from pallas_evo.archive.encoding import build, restore, sha256_of_text
 from pallas_evo.config import load_config, to_yaml
-from pallas_evo.errors import PallasEvoError, UsageError
+from pallas_evo.errors import DeviceUnavailable, PallasEvoError, UsageError
 from pallas_evo.paths import seed_file
+from pallas_evo.running import gpu_present
 from pallas_evo.types import Evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,9 +60,6 @@ FINAL_S = 240.0  # of one final verdict
 FIRST_S, GB_S = 10.0, 20.0  # what one takes, and more for each GB at large; for the plan only
 AGAIN = 0.33
 HEAVY_BYTES = 1 << 28  # at large: from here on fewer are judged at once
-PACK_BYTES = 15_000_000  # a larger archive is packed at the end of a piece, so that it can be carried
-ARCHIVE, PACKED = "campaign.sqlite", "campaign.sqlite.gz"
-FILES = (ARCHIVE, f"{ARCHIVE}-wal", PACKED, "config.yaml", "campaign.json")
 ROUND_S = 45.0  # less is not worth starting another run
 
 
@@ -409,38 +416,6 @@ class Room:
 # ---- the command -----------------------------------------------------------------------------------------------
 
 
-def take_over(out: Path, before: Path | None) -> None:
-    """The files of an earlier piece, where `out` has none yet; an archive that is packed is unpacked."""
-    out.mkdir(parents=True, exist_ok=True)
-    if before is not None and before.resolve() != out.resolve() and not (out / "campaign.json").exists():
-        if not (before / "campaign.json").exists():
-            raise UsageError(f"{before}: expected a campaign's folder, and there is no campaign.json in it.")
-        for name in FILES:  # the record last: it says that the rest is there
-            if (before / name).exists():
-                shutil.copyfile(before / name, out / name)
-    packed, archive = out / PACKED, out / ARCHIVE
-    if packed.exists():
-        if not archive.exists():
-            with gzip.open(packed) as source, archive.open("wb") as target:
-                shutil.copyfileobj(source, target)
-        packed.unlink()
-
-
-def close_file(path: Path, pack_bytes: int | None = None) -> Path:
-    """One file, without its log, and no larger than it must be; packed where it is over `pack_bytes`."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode=DELETE")
-    connection.execute("VACUUM")
-    connection.close()
-    if path.stat().st_size <= (PACK_BYTES if pack_bytes is None else pack_bytes):
-        return path
-    packed = path.with_name(PACKED)
-    with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
-        shutil.copyfileobj(source, target)
-    path.unlink()
-    return packed
-
-
 def chosen_tasks(only: str) -> tuple[str, ...]:
     """Task ids from a list with commas; all without one."""
     if not only:
@@ -483,6 +458,8 @@ def _piece(options: argparse.Namespace) -> int:
     phases = tuple(options.phases.split(","))
     if wrong := set(phases) - set(PHASES):
         raise UsageError(f"--phases {options.phases}: {', '.join(sorted(wrong))} is none of {', '.join(PHASES)}.")
+    if options.target == "cuda" and not gpu_present():
+        raise DeviceUnavailable("A campaign times kernels on an NVIDIA GPU, and none was found here.")
     take_over(options.out, options.resume)
     state = State.load(options.out / "campaign.json")
     overrides = ["texts.keep=none", *options.set]  # of evolution; final verdicts keep theirs

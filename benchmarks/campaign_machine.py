@@ -39,7 +39,7 @@ class Machine:
         self._service: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self.environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"},  # ours is for references
             "PALLAS_EVO_SOCKET": str(self.socket),
             "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
         }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import shutil
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +22,9 @@ from pallas_evo.errors import UsageError
 from pallas_evo.paths import seed_file
 
 SHARED_BYTES = 163 * 1024  # what a block may have on sm_80
+PACK_BYTES = 15_000_000  # a larger archive is packed at the end of a piece, so that it can be carried
+ARCHIVE, PACKED = "campaign.sqlite", "campaign.sqlite.gz"
+FILES = (ARCHIVE, f"{ARCHIVE}-wal", PACKED, "config.yaml", "campaign.json")
 
 
 @dataclass
@@ -54,6 +60,38 @@ class State:
             temporary = self.path.with_name(f".{self.path.name}")
             temporary.write_text(text)
             temporary.replace(self.path)
+
+
+def take_over(out: Path, before: Path | None) -> None:
+    """The files of an earlier piece, where `out` has none yet; an archive that is packed is unpacked."""
+    out.mkdir(parents=True, exist_ok=True)
+    if before is not None and before.resolve() != out.resolve() and not (out / "campaign.json").exists():
+        if not (before / "campaign.json").exists():
+            raise UsageError(f"{before}: expected a campaign's folder, and there is no campaign.json in it.")
+        for name in FILES:  # the record last: it says that the rest is there
+            if (before / name).exists():
+                shutil.copyfile(before / name, out / name)
+    packed, archive = out / PACKED, out / ARCHIVE
+    if packed.exists():
+        if not archive.exists():
+            with gzip.open(packed) as source, archive.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        packed.unlink()
+
+
+def close_file(path: Path, pack_bytes: int | None = None) -> Path:
+    """One file, without its log, and no larger than it must be; packed where it is over `pack_bytes`."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.execute("VACUUM")
+    connection.close()
+    if path.stat().st_size <= (PACK_BYTES if pack_bytes is None else pack_bytes):
+        return path
+    packed = path.with_name(PACKED)
+    with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+        shutil.copyfileobj(source, target)
+    path.unlink()
+    return packed
 
 
 def refused_because(verdict: Mapping[str, Any]) -> str | None:
