@@ -22,7 +22,7 @@ from pallas_evo.pool.surroundings import judge_environment
 
 NAMESPACE = "pallas_evo"
 REACH_S = 5.0
-JOIN_S = 90.0  # Ray's own patience with an address that answers and is no cluster is about as long
+JOIN_S = 30.0  # an address that answers and is no cluster would keep Ray for minutes
 CONTROL_THREADS = 3  # of an actor, beside one for each judge: for `ready`, `about` and `close`
 ACCELERATOR = "accelerator_type:"
 INSTALL = "pip install 'pallas-evo[ray]'"

@@ -65,6 +65,7 @@ class Slot:
             "place": str(self.place),
             "state": "up" if self.up else "failed" if self.why else "starting",
             "why": self.why,
+            "pid": self.about.get("pid"),
             "accelerator": self.place.node.accelerator if self.place.gpu else None,
             "gpu": self.about.get("gpu"),
             "device": self.about.get("device"),

@@ -19,6 +19,7 @@ from stand_ins import FACTORY, alive, below, until
 
 from pallas_evo.cli.app import main
 from pallas_evo.errors import UsageError
+from pallas_evo.paths import seed_file
 from pallas_evo.pool import client, protocol
 from pallas_evo.pool.ray_cluster import Cluster
 from pallas_evo.pool.ray_pool import RayPool
@@ -49,10 +50,8 @@ def test_sixty_candidates_and_a_node_killed_twice(cluster):
     with on_ray(cluster, judges=1, _factory=FACTORY) as pool:
         pool.wait_ready(120, every=True)
         assert (pool.target, len(pool.status()["actors"])) == ("cuda", 3)
-        secret = subprocess.run(
-            ["grep", "-lsz", "s3cret", *(f"/proc/{pid}/environ" for pid in judge_pids(pool))], capture_output=True
-        )
-        assert secret.stdout == b""
+        for pid in judge_pids(pool) | {actor["pid"] for actor in pool.status()["actors"]}:
+            assert b"s3cret" not in Path(f"/proc/{pid}/environ").read_bytes()
         answers = Counter()
         futures = []
         for n in range(60):
@@ -147,6 +146,34 @@ def name(pid):
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+def test_a_seed_is_judged_by_the_command_and_ctrl_c_leaves_nothing(cluster, tmp_path):
+    cluster.add_node(num_cpus=2)
+    path = str(tmp_path / "run" / "judge.sock")
+    command = [sys.executable, "-m", "pallas_evo"]
+    with subprocess.Popen(
+        [*command, "serve", "--ray", cluster.address, "--judges", "1", "--socket", path, "--json"],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "RAY_ADDRESS": ""},
+    ) as service:  # fmt: skip
+        try:
+            assert json.loads(service.stdout.readline())["target"] == "cpu"
+            done = subprocess.run(
+                [*command, "evaluate", str(seed_file(RELU)), "--task", RELU, "--service", path, "--json",
+                 "--archive", f"sqlite:///{tmp_path}/archive.sqlite"],
+                capture_output=True, text=True, timeout=200,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout)["correct"] is True
+            assert "judging here" not in done.stderr
+            status = client.status(path)
+            assert status["judged"] == 1
+            judges = {judge["pid"] for judge in status["judges"]}
+        finally:
+            service.send_signal(signal.SIGINT)
+            assert service.wait(60) == 0
+    until(lambda: not [pid for pid in judges if alive(pid)])
+    assert not Path(path).exists()
 
 
 def test_what_is_no_cluster_is_said_in_a_sentence(capsys, tmp_path):

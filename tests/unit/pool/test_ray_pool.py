@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from stand_ins import until
@@ -315,6 +317,27 @@ def test_without_ray_a_sentence_says_what_to_install(monkeypatch, capsys, tmp_pa
 def test_an_address_that_is_none(address, said):
     with pytest.raises(UsageError, match=said):
         ray_cluster._check(address)
+
+
+@pytest.mark.parametrize(
+    ("error", "address", "said"),
+    [
+        (RuntimeError("Version mismatch: Ray: 2.9"), "127.0.0.1:{port}", "is of another version"),
+        (ConnectionError("Could not find any running Ray instance."), "auto", "No Ray cluster runs on this machine"),
+        (RuntimeError("no\n  raylet"), "127.0.0.1:{port}", r"no Ray cluster can be joined there .*no raylet"),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_is_said_in_a_sentence(error, address, said, monkeypatch):
+    def init(**settings):
+        assert settings["log_to_driver"] is False
+        raise error
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        where = address.format(port=listener.getsockname()[1])
+        with pytest.raises(UsageError, match=said):
+            ray_cluster.Cluster(where)
 
 
 def test_options_that_need_a_cluster(capsys, tmp_path, monkeypatch):
