@@ -108,7 +108,10 @@ def load() -> Any:
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
-        return importlib.import_module("ray")
+        found = importlib.import_module("ray")
+        if not hasattr(found, "init"):
+            raise ImportError("what is called ray here is a folder of another kind")
+        return found
     except ImportError as error:
         raise UsageError(f"--ray needs Ray, which is not installed here ({error}): {INSTALL}.") from error
 

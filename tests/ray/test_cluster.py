@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import gpu_node
+from pretended import gpu_node
 from stand_ins import FACTORY, alive, below, until
 
 from pallas_evo.cli.app import main
