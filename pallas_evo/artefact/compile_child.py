@@ -51,8 +51,10 @@ def main(channel: Channel) -> None:
     """Answer jobs until the parent closes its end."""
     knobs.nvidia.dump_ptxas_log = True
     knobs.compilation.disable_line_info = True  # it names our scratch folder, in text and in debug sections
-    with contextlib.suppress(Refused, _Unreadable):  # the first compile costs 0.4 s of loading: not a candidate's time
-        _compile({"name": "first", "ttir": _FIRST, "num_warps": 4, "num_stages": 2}, ARCHITECTURES["sm_80"])
+    # The first compile costs 0.4 s of loading, which a process that waits for its candidate does meanwhile.
+    with contextlib.suppress(Refused, _Unreadable):
+        if "PALLAS_EVO_WARM" in os.environ:
+            _compile({"name": "first", "ttir": _FIRST, "num_warps": 4, "num_stages": 2}, ARCHITECTURES["sm_80"])
     while (frame := channel.receive()) is not None:
         job = json.loads(frame)
         try:

@@ -31,14 +31,14 @@ def compile_offline(artefact: Artefact, sm: str, deadline_s: float) -> Compiled 
     return compile_offline_many([artefact], [sm], deadline_s)[0][sm]
 
 
-def start_compiler() -> Worker | None:
-    """A compiling child that is coming up, or None without the `ptx` extra."""
+def start_compiler(*, warm: bool = False) -> Worker | None:
+    """A compiling child that is coming up, or None without the `ptx` extra; `warm` if it will wait for its job."""
     if find_spec("triton") is None:
         return None
     limits = WorkerLimits(
         memory_bytes=16 << 30, cpu_s=None, file_bytes=256 << 20, scratch_bytes=512 << 20, open_files=1024
     )
-    return Worker(_MODULE, limits=limits, jailed=False)
+    return Worker(_MODULE, limits=limits, jailed=False, env={"PALLAS_EVO_WARM": "1"} if warm else None)
 
 
 def compile_offline_many(

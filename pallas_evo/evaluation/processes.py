@@ -45,7 +45,11 @@ class Processes:
         self._stack = ExitStack()
         with ExitStack() as starting:
             start = starting.enter_context
-            self.tracers = start(Tracers(config.trace, allow_unjailed=unjailed, nursery=born.tracers if born else None))
+            # Warming pays where they wait for their candidate, as a pool's do.
+            warm = born is not None
+            self.tracers = start(
+                Tracers(config.trace, allow_unjailed=unjailed, nursery=born.tracers if born else None, warm=warm)
+            )
             self.validator: Worker = start(
                 start_validator(config.artefact, allow_unjailed=unjailed, nursery=born.validator if born else None)
             )
@@ -53,7 +57,7 @@ class Processes:
             self.device = (
                 start(DeviceRunner(config.run, nursery=born.device if born else None)) if target == "cuda" else None
             )
-            compiler = start_compiler() if config.compile.enabled and config.compile.architectures else None
+            compiler = start_compiler(warm=warm) if config.compile.enabled and config.compile.architectures else None
             self.compiler = starting.enter_context(compiler) if compiler is not None else None
             self._stack = starting.pop_all()
 

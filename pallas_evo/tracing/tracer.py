@@ -63,9 +63,19 @@ class Tracers:
 
     A pair serves one `trace` call, which ends it. Start the next pair while the candidate is judged, and its start
     costs nothing. Use it as a context manager, or call `kill`.
+
+    Args:
+        warm: export a program of ours while they wait, so that the candidate's is not the first.
     """
 
-    def __init__(self, limits: TraceLimits, *, allow_unjailed: bool = False, nursery: Nursery | None = None) -> None:
+    def __init__(
+        self,
+        limits: TraceLimits,
+        *,
+        allow_unjailed: bool = False,
+        nursery: Nursery | None = None,
+        warm: bool = False,
+    ) -> None:
         self.limits = limits
         self.used = False
         self._loaded = False
@@ -82,7 +92,7 @@ class Tracers:
                             output_bytes=limits.output_bytes,
                         ),
                         allow_unjailed=allow_unjailed,
-                        env=ENVIRONMENT,
+                        env={**ENVIRONMENT, **({"PALLAS_EVO_WARM": "1"} if warm else {})},
                         nursery=nursery,
                     )
                 )
