@@ -20,6 +20,14 @@ def seed_file(task_id: str) -> Path:
     return SEEDS / f"level{level[1:]}" / f"{name}.py"
 
 
+def is_seed(task_id: str, source: str) -> bool:
+    """Whether a program is the task's seed, to the letter."""
+    try:
+        return seed_file(task_id).read_text(encoding="utf-8") == source
+    except OSError:  # a task of somebody's own has no seed here
+        return False
+
+
 def original_file(task_id: str) -> Path:
     """The TPU-sized original that the task's seed came from: `L1/relu` is `seeds/tpu/level1/relu.py`."""
     level, name = task_id.split("/")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pallas_evo.errors import UsageError, WorkerFailed
-from pallas_evo.paths import DEFAULT_ARCHIVE
+from pallas_evo.paths import DEFAULT_ARCHIVE, is_seed
 from pallas_evo.tasks import get_task
 from pallas_evo.types import Evaluation, Task
 
@@ -164,7 +164,7 @@ def record(store: Archive, task: Task, source: str, verdict: Evaluation, config_
     }
 
     def keep() -> str:
-        program = store.add_program(task.id, source, origin="candidate")
+        program = store.add_program(task.id, source, origin="seed" if is_seed(task.id, source) else "candidate")
         return store.add_evaluation(
             program, verdict, config_yaml=config_yaml, other_samples_us=baselines, evaluation_id=stored
         )

@@ -152,9 +152,6 @@ class Stopwatch:
             _log.warning("%s The wall clock takes over: such times have an identity of their own.", error)
             timer = "wall"
             with DeviceRunner(self.config.run) as fresh:  # the process that met the error serves no more
-                made = fresh.compile(artefact)
-                if isinstance(made, Rejection):
-                    return made
                 refused = fresh.prepare(artefact, base, turns, baseline_turns, timer)
                 return refused or _measure(fresh, artefact, timer, kept)
         return refused or _measure(device, artefact, timer, kept)

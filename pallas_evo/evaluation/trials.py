@@ -67,7 +67,7 @@ class Trials:
         self.host, self.device = processes.host, processes.device
         self._draw, self._pool = draw, pool
         self._seen: list[_Seen] = []
-        self._host_speed = 0.0  # seconds an element of inputs and output, of the executor's last run
+        self._looked: list[tuple[int, float]] = []  # elements of inputs and output, and the executor's seconds
         self._waited: set[str] = set()  # sizes at which the executor took too long to wait for
 
     # ---- running ---------------------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ class Trials:
         limit_s = None if small else self.config.run.executor_timed_size_s
         arrays = inputs.result()
         size = sum(array.size for array in arrays) + int(np.prod(self.artefacts[label].workload.output.shape))
-        if limit_s is not None and self._host_speed * size > limit_s:
+        if limit_s is not None and foreseen_s(self._looked, size) > limit_s:
             return None  # it would be stopped half way
         looked = self.host.run(self.artefacts[label], arrays, deadline_s=limit_s)
         if not isinstance(looked, Rejection):
-            self._host_speed = looked[2] / size
+            self._looked.append((size, looked[2]))
             return None
         if not small and looked.reason in ("endless", "run_memory"):  # too long for a second look: the GPU has said
             return None
@@ -245,3 +245,18 @@ class Trials:
     def _located(self, rejection: Rejection, label: str) -> Rejection:
         shapes = ", ".join(str(spec.shape) for spec in self.artefacts[label].workload.inputs)
         return Rejection(reason=rejection.reason, message=f"At {label}, inputs {shapes}: {rejection.message}")
+
+
+def foreseen_s(looked: Sequence[tuple[int, float]], size: int) -> float:
+    """What the executor will take at `size` elements, by what each element more has cost between its smallest and its
+    largest run; 0.0 where those are too close to tell, so that the run itself must.
+
+    Args:
+        looked: (elements of inputs and output, seconds) of earlier runs.
+    """
+    if not looked:
+        return 0.0
+    (least, least_s), (most, most_s) = min(looked), max(looked)
+    if most < 2 * least or most_s <= least_s:
+        return 0.0
+    return most_s + (size - most) * (most_s - least_s) / (most - least)

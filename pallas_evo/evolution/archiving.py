@@ -13,6 +13,7 @@ from typing import Any
 from pallas_evo.archive import Archive, new_id, sha256_of_text
 from pallas_evo.archive.encoding import build, restore
 from pallas_evo.evolution.rundir import DATABASE, EVALUATION, RunSettings
+from pallas_evo.paths import is_seed
 from pallas_evo.types import Evaluation, Task
 
 _COLUMNS = "id, code, parent_id, generation, island_idx, combined_score, correct, metadata"
@@ -73,7 +74,7 @@ def _keep(
     program = archive.add_program(
         task,
         row["code"],
-        origin="mutation" if parent_sha256 is not None else "candidate",
+        origin="mutation" if parent_sha256 is not None else "seed" if is_seed(task, row["code"]) else "candidate",
         parent_sha256=parent_sha256,
         name=_metadata(row).get("patch_name"),
         run_id=run_id,

@@ -7,7 +7,6 @@ import importlib
 import json
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -180,10 +179,8 @@ def test_a_piece_that_is_stopped_leaves_the_rest_to_the_next(piece, tmp_path):
     judges.takes_s = 0.3
     stopping = threading.Event()
     threading.Timer(0.8, stopping.set).start()
-    began = time.monotonic()
     done, _, state = piece(judges, stopping, budget=50, round=50)
     assert not done
-    assert time.monotonic() - began < 10
     assert not any(did[0] == "final" for did in judges.did)
     assert len(state.data["pieces"]) == 1
     done, judges, state = piece()
