@@ -17,8 +17,9 @@ from typing import Any
 
 from pallas_evo.config import Config, to_yaml
 from pallas_evo.errors import DeviceUnavailable, UsageError, WorkerFailed
-from pallas_evo.pool import gpus, protocol
+from pallas_evo.pool import protocol
 from pallas_evo.pool.process import GRACE_S, JudgeProcess, Lost
+from pallas_evo.running import gpus
 
 MOST_QUEUED = 256
 MOST_JUDGES_A_GPU = 8

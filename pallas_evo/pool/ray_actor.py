@@ -18,9 +18,10 @@ from typing import Any
 from pallas_evo import __version__
 from pallas_evo.config import load_config
 from pallas_evo.errors import PallasEvoError, WorkerFailed
-from pallas_evo.pool import gpus, protocol
+from pallas_evo.pool import protocol
 from pallas_evo.pool.pool import Pool
 from pallas_evo.pool.surroundings import judge_environment
+from pallas_evo.running import gpus
 
 
 class Host:

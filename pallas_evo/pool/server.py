@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pallas_evo.errors import PallasEvoError, UsageError
-from pallas_evo.pool import gpus, location, protocol
+from pallas_evo.pool import location, protocol
 from pallas_evo.pool.protocol import HEARTBEAT_S, ProtocolError
+from pallas_evo.running import gpus
 
 REQUEST_S = 10.0  # until a client has said what it wants
 WRITE_S = 30.0

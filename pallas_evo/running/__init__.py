@@ -6,7 +6,8 @@ gpu_present   whether this machine has one
 lease         to be alone on it
 """
 
-from pallas_evo.running.device import DeviceRunner, Timed, driver_version, gpu_present
+from pallas_evo.running.device import DeviceRunner, Timed
+from pallas_evo.running.gpus import driver_version, gpu_present
 from pallas_evo.running.host import HostRunner
 from pallas_evo.running.lease import lease
 

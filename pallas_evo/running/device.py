@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -45,21 +44,6 @@ _FAULTS = (
     "LAUNCH_FAILED",
     "unspecified launch failure",
 )
-
-
-def gpu_present() -> bool:
-    """Whether this machine has an NVIDIA GPU's device file; starts nothing."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return hidden not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
-
-
-def driver_version() -> str | None:
-    """The NVIDIA kernel driver's version, or None."""
-    try:
-        words = Path("/proc/driver/nvidia/version").read_text().split()
-    except OSError:
-        return None
-    return next((word for word in words if word.replace(".", "").isdigit() and word.count(".") >= 1), None)
 
 
 def environment(platform: str = "cuda") -> dict[str, str]:

@@ -16,21 +16,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pallas_evo.errors import DeviceUnavailable
+from pallas_evo.running.gpus import gpu_uuid
 
-_UUID = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
 POLL_S = 0.002
-
-
-def gpu_uuid() -> str:
-    """The UUID of the GPU that this process's children see first; its index where the driver does not tell."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
-    if not chosen.isdigit():
-        return chosen
-    found = []
-    for file in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        match = _UUID.search(file.read_text())
-        found.append(match.group(1) if match else "")
-    return found[int(chosen)] if int(chosen) < len(found) and found[int(chosen)] else f"index-{chosen}"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from pallas_evo.running.lease import gpu_uuid
+from pallas_evo.running.gpus import gpu_uuid
 
 
 def read() -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from pallas_evo.running.lease import gpu_uuid
+from pallas_evo.running.gpus import driver_version, gpu_uuid
 from pallas_evo.types import Workload
 
 FLAG = "--xla_gpu_per_fusion_autotune_cache_dir"
@@ -54,10 +54,4 @@ def _mark(workload: Workload) -> Path:
 
 
 def _identity() -> str:
-    try:
-        driver = next(
-            word for word in Path("/proc/driver/nvidia/version").read_text().split() if word.replace(".", "").isdigit()
-        )
-    except (OSError, StopIteration):
-        driver = "none"
-    return f"{version('jaxlib')}-{driver}-{gpu_uuid()}"
+    return f"{version('jaxlib')}-{driver_version()}-{gpu_uuid()}"

@@ -78,6 +78,7 @@ def test_twelve_programs_from_several_seeds_on_two_islands_with_an_evaluator_kil
             assert (program.source, record.correct, record.combined_score) == (code, bool(correct), score)
             ours = shinka_metrics(get_task(task), store.evaluation(record.id))
             assert json.loads(public) == json.loads(json.dumps(ours["public"]))
+        assert "seed" in {program.origin for program in programs.values() if program.generation == 0}
         child = next(program for program in programs.values() if program.origin == "mutation")
         assert child.diff
         assert store.lineage(child)[1].sha256 == child.parent_sha256

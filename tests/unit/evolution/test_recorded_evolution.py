@@ -7,6 +7,8 @@ import json
 import re
 from pathlib import Path
 
+from pallas_evo.archive import open_archive
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -24,3 +26,11 @@ def test_the_table_is_the_records():
     spec.loader.exec_module(benchmark)
     for name in named:
         assert benchmark.markdown(json.loads((ROOT / name).read_text())) in page, f"make the table from {name} again"
+
+
+def test_the_seeds_of_the_recorded_runs_are_seeds():
+    """Or the report has nothing to hold their best against."""
+    summary = json.loads((ROOT / "runs" / "h200-2026-12-01" / "evolve.json").read_text())
+    with open_archive(ROOT / "runs" / "h200-2026-12-01" / "evolve.sqlite", read_only=True) as archive:
+        seeds = {program.task for program in archive.programs() if program.origin == "seed"}
+    assert seeds == {task["task"] for task in summary["tasks"]}

@@ -15,10 +15,10 @@ from stand_ins import BROKEN, HERE, alive, below, pool, until
 from pallas_evo.config import Config, to_yaml
 from pallas_evo.errors import DeviceUnavailable, UsageError, WorkerFailed
 from pallas_evo.paths import SEEDS
-from pallas_evo.pool import Pool, gpus
+from pallas_evo.pool import Pool
 from pallas_evo.pool.pool import default_judges
 from pallas_evo.pool.process import JudgeProcess
-from pallas_evo.running import gpu_present
+from pallas_evo.running import gpu_present, gpus
 
 RELU = "L1/relu"
 

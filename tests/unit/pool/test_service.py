@@ -19,8 +19,9 @@ from stand_ins import alive, below, pool, serving, until
 
 from pallas_evo.errors import UsageError
 from pallas_evo.paths import SEEDS
-from pallas_evo.pool import client, gpus, location, protocol
+from pallas_evo.pool import client, location, protocol
 from pallas_evo.pool.server import Server
+from pallas_evo.running import gpus
 
 RELU = "L1/relu"
 build = protocol.build

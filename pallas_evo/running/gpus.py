@@ -1,4 +1,4 @@
-"""Which GPUs a process with a given `CUDA_VISIBLE_DEVICES` would use; nothing is started on any."""
+"""Which GPUs are here, which of them a process would use, and by which driver; nothing is started on any."""
 
 from __future__ import annotations
 
@@ -33,6 +33,30 @@ def visible(chosen: str | None) -> tuple[str, ...]:
 def mine() -> tuple[str, ...]:
     """Those of this process."""
     return visible(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def gpu_uuid() -> str:
+    """The GPU that this process's children see first: its UUID, or its index where the driver does not tell."""
+    seen = mine()
+    if seen:
+        return f"index-{seen[0]}" if seen[0].isdigit() else seen[0]
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    return f"index-{chosen}" if chosen.isdigit() else chosen
+
+
+def gpu_present() -> bool:
+    """Whether this machine has an NVIDIA GPU's device file; starts nothing."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return hidden not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def driver_version() -> str | None:
+    """The NVIDIA kernel driver's version, or None."""
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text().split()
+    except OSError:
+        return None
+    return next((word for word in words if word.replace(".", "").isdigit() and word.count(".") >= 1), None)
 
 
 @cache
